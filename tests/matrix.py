@@ -53,7 +53,7 @@ class Row:
 
 
 # Each piece of code is in a render that every run checks for types: one of these, or a plain one,
-# which tests/test_first_hour.py checks. In TypeScript one command lints and checks types.
+# which tests/renders/test_first_hour.py checks. In TypeScript one command lints and checks types.
 TYPED = {
     "strands-python+s3",
     "strands-python+custom",

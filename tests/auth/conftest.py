@@ -11,7 +11,7 @@ from tests.conformance.conftest import gate, provider  # noqa: F401 (fixtures)
 from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet, Server
 from tests.conformance.targets import TARGETS, Target, with_own_agent
-from tests.rows import collected
+from tests.support.rows import collected
 
 # What a token is to a request is the same code in both targets of a language.
 USUAL = {"strands-python", "vercel-typescript"}

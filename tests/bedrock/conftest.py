@@ -9,7 +9,7 @@ from tests.bedrock.agents import Agent, sentences, with_knowledge_base
 from tests.conformance.targets import TARGETS, Target
 from tests.memory.agents import unique
 from tests.memory.provider import MemoryProvider
-from tests.rows import collected
+from tests.support.rows import collected
 
 SLOW, FULL = (pytest.mark.slow,), (pytest.mark.slow, pytest.mark.full)
 USUAL = {"strands-python", "vercel-typescript"}

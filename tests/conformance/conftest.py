@@ -26,8 +26,8 @@ from tests.conformance.targets import (
     compacting,
     with_own_agent,
 )
-from tests.rows import collected
 from tests.stores.stores import SENTINEL, Backing
+from tests.support.rows import collected
 
 NewChat = Callable[..., Chat]
 OpenFleet = Callable[[Target], AbstractContextManager[Fleet]]

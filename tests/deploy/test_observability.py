@@ -19,8 +19,8 @@ from tests.conformance.server import Server
 from tests.conformance.targets import Target
 from tests.deploy.cloudformation import Stack
 from tests.installed import NODE, NPM, clean_environment, rendered, uv
+from tests.renders.test_tracing import Receiver, body_of
 from tests.stores.servers import wait_for
-from tests.test_tracing import Receiver, body_of
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(600)]
 XRAY = "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1"

@@ -26,10 +26,10 @@ from tests.conformance.provider import Provider
 from tests.conformance.steps import Call, Hold, Refuse
 from tests.conformance.targets import TARGETS, Target, chat_completions, converse
 from tests.conformance.wires import DETAIL
-from tests.rows import collected
 from tests.stores.agents import Home, command
 from tests.stores.servers import wait_for
 from tests.stores.stores import Backing
+from tests.support.rows import collected
 
 # The others differ in nothing that is tried here but what the first test tries in all.
 USUAL = {"strands-typescript", "vercel-python"}

@@ -11,7 +11,7 @@ import yaml
 
 from hooks import examples
 from tests.conftest import ROOT
-from tests.test_hooks import Hooks, hooks
+from tests.template.test_hooks import Hooks, hooks
 from tests.updates.commands import bash
 from tests.updates.history import NEWEST, History, commit, git, update
 from tests.updates.own_tests import tree_of

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.collections_check import (
+from tests.fuzz_collections.mutants import mutants
+from tests.memory_collections.projects import (
     EXAMPLES,
     RENDERS,
     Edits,
@@ -21,7 +22,6 @@ from tests.collections_check import (
     findings,
     put,
 )
-from tests.fuzz_collections.mutants import mutants
 
 pytestmark = pytest.mark.full
 COUNT = 1_000  # of the weekly run, taken from all at equal distances

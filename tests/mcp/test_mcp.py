@@ -19,7 +19,6 @@ import pytest
 
 from hooks.rendering import render
 from hooks.variants import answers_of
-from tests.blocking import blocking
 from tests.conformance.client import SESSION
 from tests.conformance.server import Server
 from tests.conformance.targets import SHARED, TARGETS, Target
@@ -33,6 +32,7 @@ from tests.installed import (
     uv,
 )
 from tests.mcp.redirecting import STATUSES, redirecting
+from tests.support.blocking import blocking
 
 pytestmark = pytest.mark.slow
 FOLDER = Path(__file__).parent

@@ -18,8 +18,8 @@ from tests.conformance.conftest import (  # noqa: F401 (fixtures)
 from tests.conformance.targets import TARGETS, Target
 from tests.memory.agents import Agent, unique, with_memory
 from tests.memory.provider import MemoryProvider
-from tests.rows import collected
 from tests.stores.stores import Backing
+from tests.support.rows import collected
 
 STORES = {"valkey": "valkey", "alone": ""}
 ROWS = [(target, store) for target in TARGETS for store in STORES]

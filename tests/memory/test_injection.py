@@ -60,39 +60,39 @@ class OwnMemory(MemoryPolicy):
 TYPESCRIPT = """\
 // Of an owner.
 
-import type { Hit, InjectionContext } from './recall.ts'
-
-export const MAX_ENTRIES: number | null = 1
-
-type Trigger = 'userTurn' | 'everyTurn' | ((context: InjectionContext) => boolean)
-
-function decide({ messages, prompt }: InjectionContext) {
-  if (prompt.includes('no trigger') || messages.length === 0) throw new TypeError(prompt)
-  return !prompt.includes('quietly')
-}
-
-export const TRIGGER: Trigger = process.env.EVERY ? 'everyTurn' : decide
-
-export function query({ prompt, said }: InjectionContext) {
-  if (process.env.EVERY) return 'tea'
-  if (prompt.includes('no form')) return 'no form'
-  if (prompt.includes('no query')) throw new TypeError(prompt)
-  return said === 'I look for tea. ' ? 'green tea' : 'black coffee'
-}
+import { type Hit, type InjectionContext, MemoryPolicy } from './harness/memory/index.ts'
 
 function block(text: string) {
   return `<memory>\\n<entry source="own">${text}</entry>\\n</memory>`
 }
 
-export function formatMemories(hits: readonly Hit[]) {
-  if (hits[0]!.text.includes('no form')) throw new TypeError(hits[0]!.text)
-  return block(`${hits.length} known: ${hits[0]!.text}`)
-}
+export class OwnMemory extends MemoryPolicy {
+  override readonly searchesEachCall = true
+  override readonly maxEntries = 1
 
-export function notice({ number, prompt, who }: InjectionContext) {
-  if (prompt.includes('no notice')) throw new TypeError(prompt)
-  if (prompt.includes('nothing')) return undefined as unknown as string
-  return block(`call ${number} of ${who.actor}`)
+  override isShown({ messages, prompt }: InjectionContext) {
+    if (process.env.EVERY) return true
+    if (prompt.includes('no trigger') || messages.length === 0) throw new TypeError(prompt)
+    return !prompt.includes('quietly')
+  }
+
+  override query({ prompt, said }: InjectionContext) {
+    if (process.env.EVERY) return 'tea'
+    if (prompt.includes('no form')) return 'no form'
+    if (prompt.includes('no query')) throw new TypeError(prompt)
+    return said === 'I look for tea. ' ? 'green tea' : 'black coffee'
+  }
+
+  override formatMemories(hits: readonly Hit[]) {
+    if (hits[0]!.text.includes('no form')) throw new TypeError(hits[0]!.text)
+    return block(`${hits.length} known: ${hits[0]!.text}`)
+  }
+
+  override notice({ number, prompt, who }: InjectionContext) {
+    if (prompt.includes('no notice')) throw new TypeError(prompt)
+    if (prompt.includes('nothing')) return undefined as unknown as string
+    return block(`call ${number} of ${who.actor}`)
+  }
 }
 """
 

@@ -33,14 +33,14 @@ class OwnMemory(MemoryPolicy):
 TYPESCRIPT = """\
 // Of an owner.
 
-import type { Utterance } from './base.ts'
-import type { Who } from './namespaces.ts'
+import { MemoryPolicy, type Utterance, type Who } from './harness/memory/index.ts'
 
-export function metadataOf(_who: Who, [, text]: Utterance): Record<string, string> {
-  if (text.includes('boom')) throw new TypeError(text)
-  if (text.includes('bad')) return { _id: '1' }
-  return text.includes('train') ? { topic: 'travel' } : {}
-}
+export class OwnMemory extends MemoryPolicy {
+  override metadataOf(_who: Who, [, text]: Utterance): Record<string, string> {
+    if (text.includes('boom')) throw new TypeError(text)
+    if (text.includes('bad')) return { _id: '1' }
+    return text.includes('train') ? { topic: 'travel' } : {}
+  }
 """
 PYTHON_STORES = """\
 
@@ -59,15 +59,12 @@ PYTHON_STORES = """\
         return [Manual()]
 """
 TYPESCRIPT_STORES = """\
-// Of an owner.
 
-import type { MemoryStore, SearchOptions } from '@strands-agents/sdk'
-
-export function ownStores(): MemoryStore[] {
-  const search = async (query: string, { maxSearchResults: most = 0 }: SearchOptions = {}) =>
-    Array.from({ length: most }, (_, n) => ({ content: `page ${n} of ${most} for ${query}` }))
-  return [{ name: 'manual', description: 'A manual', writable: false, search }]
-}
+  override ownStores() {
+    const search = async (query: string, { maxSearchResults: most = 0 } = {}) =>
+      Array.from({ length: most }, (_, n) => ({ content: `page ${n} of ${most} for ${query}` }))
+    return [{ name: 'manual', description: 'A manual', writable: false, search }]
+  }
 """
 PYTHON_AGENT = '''\
 """Of an owner."""
@@ -105,7 +102,7 @@ TYPESCRIPT_AGENT = """\
 import {{ tool }} from '{0}'
 import {{ z }} from 'zod'
 
-import {{ add, search }} from './harness/memory/memory.ts'
+import {{ add, search }} from './harness/memory/index.ts'
 
 export const SYSTEM_PROMPT = 'Be brief.'
 
@@ -152,7 +149,7 @@ def server(resting: Agent, tmp_path: Path) -> Iterator[Server]:
     python, typescript = PYTHON, TYPESCRIPT
     if is_strands:
         python, typescript = PYTHON + PYTHON_STORES, TYPESCRIPT + TYPESCRIPT_STORES
-    sources = {"own_memory.py": python, "own_memory.ts": typescript}
+    sources = {"own_memory.py": python, "own_memory.ts": f"{typescript}}}\n"}
     name = "agent.py" if "python" in resting.target.name else "agent.ts"
     server = of_owner(resting, tmp_path, {**sources, name: AGENTS[resting.target.name]})
     yield server

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable
 
 from starlette.responses import JSONResponse
 
-from .memory.actor_memory import NotAdded, of_actor
+from .harness.memory import NotAdded, of_actor
 
 Handler = Callable[..., Awaitable[JSONResponse]]
 
@@ -51,7 +51,7 @@ TYPESCRIPT = """\
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { json } from 'node:stream/consumers'
 
-import { NotAdded, ofActor } from './harness/memory/actor_memory.ts'
+import { NotAdded, ofActor } from './harness/memory/index.ts'
 import type { Runtime } from './harness/index.ts'
 
 export type Handler = (

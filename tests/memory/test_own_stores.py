@@ -81,7 +81,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 import type { MemoryStore } from '@strands-agents/sdk'
 
-import type { Who } from './namespaces.ts'
+import { MemoryPolicy, type Who } from './harness/memory/index.ts'
 
 const failed = new Set<string>()
 
@@ -116,9 +116,11 @@ function facts(name: string, who: string): MemoryStore {
   return Object.assign(base, { add, erase })
 }
 
-export function ownStores({ actor }: Who): MemoryStore[] {
-  const of = String(actor)
-  return [whole('whole', of, true), facts('facts', of), whole('manual', of, false)]
+export class OwnMemory extends MemoryPolicy {
+  override ownStores({ actor }: Who): MemoryStore[] {
+    const of = String(actor)
+    return [whole('whole', of, true), facts('facts', of), whole('manual', of, false)]
+  }
 }
 """
 FACTS = [json.dumps([{"content": "Robin likes tea."}, {"content": "Robin has a cat."}])]

@@ -34,24 +34,22 @@ class OwnMemory(MemoryPolicy):
 TYPESCRIPT = """\
 // Of an owner.
 
-import type { Turns, Utterance } from './base.ts'
-import type { Who } from './namespaces.ts'
+import { MemoryPolicy } from './harness/memory/index.ts'
+import type { Turns, Utterance, Who } from './harness/memory/index.ts'
 
-export const MAX_WAIT_SECONDS = 600
+export class OwnMemory extends MemoryPolicy {
+  override readonly maxWaitSeconds = 600
 
-export const TRIGGER: number | ((collection: string, who: Who, turns: Turns) => boolean) = (
-  _collection,
-  who,
-  turns,
-) => {
-  if (who.actor.includes('slow')) return false
-  if (turns.flat().some(([, text]) => text.includes('boom'))) throw new TypeError('boom')
-  return turns.length === 3
-}
+  override isDue(_collection: string, who: Who, turns: Turns): boolean {
+    if (who.actor.includes('slow')) return false
+    if (turns.flat().some(([, text]) => text.includes('boom'))) throw new TypeError('boom')
+    return turns.length === 3
+  }
 
-export function isRecorded(_who: Who, [role, text]: Utterance): boolean {
-  if (text.includes('broken')) throw new TypeError(text)
-  return role === 'USER' && !text.includes('secret')
+  override isRecorded(_who: Who, [role, text]: Utterance): boolean {
+    if (text.includes('broken')) throw new TypeError(text)
+    return role === 'USER' && !text.includes('secret')
+  }
 }
 """
 WAIT = " = 600"

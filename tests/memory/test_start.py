@@ -9,7 +9,7 @@ import pytest
 from tests.conformance.chat import Chat
 from tests.conformance.server import Server
 from tests.memory.agents import SETTINGS, Agent
-from tests.slow_modules import slow_modules
+from tests.support.slow_modules import slow_modules
 
 
 @pytest.mark.full

@@ -19,6 +19,14 @@ from .harness.memory import MemoryPolicy
 class OwnMemory(MemoryPolicy):
     search_tool, search_description = {!r}, {!r}
 """
+TYPESCRIPT = """\
+import { MemoryPolicy } from './harness/memory/index.ts'
+
+export class OwnMemory extends MemoryPolicy {
+  override readonly searchTool = %s
+  override readonly searchDescription = %s
+}
+"""
 
 pytestmark = pytest.mark.usual("vercel-python-alone", "strands-typescript-alone")
 
@@ -37,8 +45,7 @@ def begin(resting: Agent, tmp_path: Path, who: str) -> Iterator[Begin]:
             folder.mkdir()
             python = PYTHON.format(name, description)
             values = (json.dumps(name), json.dumps(description))
-            typescript = f"export const SEARCH_TOOL = {values[0]} as string | null\n"
-            typescript += f"export const SEARCH_DESCRIPTION = {values[1]} as string | null\n"
+            typescript = TYPESCRIPT % values
             sources = {"own_memory.py": python, "own_memory.ts": typescript}
             server = of_owner(resting, folder, sources)
             stack.callback(server.stop)

@@ -420,25 +420,27 @@ class Schedules(RuleBasedStateMachine):
         async def hear(_: Any) -> None:
             heard.set()
 
-        given: Any = (operation.session, operation.actor, operation.key, operation.prompt, hear)
+        given: Any = {"actor": operation.actor, "key": operation.key}
         if operation.reasons is not None:
-            turn = Answers(*given, reasons=operation.reasons)
+            request = Answers(operation.session, "", reasons=operation.reasons, **given)
         else:
-            turn = Turn(*given, replaces=operation.replaces)
+            given |= {"replaces": operation.replaces}
+            request = TurnRequest(operation.session, operation.prompt, **given)
+        turn = Turn(request, hear)
         operation.turn = turn
-        running = asyncio.create_task(take_turn(self.runtimes[operation.writer], turn))
+        running = self.runtimes[operation.writer].start(turn)
         if operation.cancel:
             leaves = asyncio.create_task(heard.wait() if operation.cancel == "mid" else pause())
             await asyncio.wait([running, leaves], return_when=asyncio.FIRST_COMPLETED)
             leaves.cancel()
             running.cancel()
         try:
-            reported: dict[str, Any] = {**await running}
-            operation.outcome = "waiting" if "waiting" in reported else str(reported["turn"])
+            result = await running
+            operation.outcome = "waiting" if result.waiting else str(result.turn)
             dropped = operation.found[operation.session].waiting
             drops = operation.reasons is None and dropped and self.wall < dropped.until
             if turn.outcome != "replayed":
-                self.check(bool(reported.get("dropped")) == bool(drops), "dropped", operation)
+                self.check(bool(result.marks.get("dropped")) == bool(drops), "dropped", operation)
         except AgentError as error:
             operation.outcome = error.type
         except asyncio.CancelledError:

@@ -17,9 +17,9 @@ from tests.conformance.conftest import (  # noqa: F401 (fixtures)
 )
 from tests.conformance.provider import Provider
 from tests.conformance.targets import TARGETS, Target, with_own_agent
-from tests.rows import collected
 from tests.stores.agents import Agents, Replica, on
 from tests.stores.stores import STORES, Backing
+from tests.support.rows import collected
 
 FULL = (pytest.mark.slow, pytest.mark.full)
 SPREAD = {

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.blocking import blocking
 from tests.conformance.chat import Chat, echoed
 from tests.conformance.client import JSON
 from tests.stores.agents import Agents
 from tests.stores.servers import wait_for
+from tests.support.blocking import blocking
 
 
 @pytest.mark.spread

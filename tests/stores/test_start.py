@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.chat import Chat, echoed
-from tests.slow_modules import slow_modules
 from tests.stores.agents import Agents
+from tests.support.slow_modules import slow_modules
 
 
 @pytest.mark.stores("valkey", "s3")

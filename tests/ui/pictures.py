@@ -16,7 +16,7 @@ from tests.conformance.provider import Provider
 from tests.conformance.server import Server
 from tests.conformance.steps import CUT, HANG, Call, End, Step
 from tests.installed import installed
-from tests.pseudo_terminal import CTRL_C, ENTER, PROMPT, PseudoTerminal
+from tests.support.pseudo_terminal import CTRL_C, ENTER, PROMPT, PseudoTerminal
 from tests.ui.browser import launch
 from tests.ui.test_page import PAGES
 from tests.ui.visitor import Visitor

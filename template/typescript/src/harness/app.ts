@@ -17,6 +17,8 @@ export interface OwnModules {
   readonly agent: () => Promise<AgentModule>
   readonly model: () => Promise<ModelModule>
   readonly routes: () => Promise<Routes>
+  /** Your decisions about long-term memory, where there is one. */
+  readonly memory?: () => Promise<object>
   readonly own: OwnModule
 }
 
@@ -25,9 +27,14 @@ export class AgentApp implements App<Settings> {
   readonly own: OwnModule
   readonly load: Modules
 
-  constructor({ agent, model, routes, own }: OwnModules) {
+  constructor({ agent, model, routes, memory, own }: OwnModules) {
     this.own = own
-    this.load = { agent: once(agent), model: once(model), routes: once(routes) }
+    this.load = {
+      agent: once(agent),
+      model: once(model),
+      routes: once(routes),
+      ...(memory && { memory: once(memory) }),
+    }
   }
 
   /** Read the environment and .env; return the settings and the findings. */

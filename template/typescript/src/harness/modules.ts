@@ -35,6 +35,8 @@ export interface Modules {
   agent(): Promise<AgentModule>
   model(): Promise<ModelModule>
   routes(): Promise<Routes>
+  /** Long-term memory knows its class. */
+  memory?(): Promise<object>
 }
 
 /** Answers a request to a route. */

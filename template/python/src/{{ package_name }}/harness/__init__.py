@@ -6,7 +6,18 @@ An edit here can conflict with an update: your own code is in the folder above.
 from .app import AgentApp
 from .capability import Capability
 from .commands import make_cli
-from .contract import AgentError, Turn, current_turn
+from .contract import (
+    AgentError,
+    Data,
+    Source,
+    ToolCall,
+    ToolResult,
+    Turn,
+    TurnRequest,
+    TurnResult,
+    Usage,
+    current_turn,
+)
 from .findings import Finding, diagnostic
 from .modules import Handler, Modules
 from .runtime import Runtime
@@ -17,11 +28,18 @@ __all__ = [
     "AgentError",
     "Capability",
     "CoreSettings",
+    "Data",
     "Finding",
     "Handler",
     "Modules",
     "Runtime",
+    "Source",
+    "ToolCall",
+    "ToolResult",
     "Turn",
+    "TurnRequest",
+    "TurnResult",
+    "Usage",
     "current_turn",
     "diagnostic",
     "integer",

@@ -1,26 +1,25 @@
 """What can plug into an agent: a store, a page, or something of your own."""
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from itertools import pairwise
 from typing import Any, Protocol, Self
 
 from starlette.types import ASGIApp
 
-from .contract import Change, Turn
+from .contract import Change, Json, Turn, TurnRequest, TurnResult
 from .deadline import time_limit
 from .findings import Finding, diagnostic
 from .log import describe
 from .modules import Handler, LoadModules, Modules
 from .sessions.session_store import SessionStore
-from .sessions.sessions import LastTurn, Session
+from .sessions.sessions import SessionHooks
 from .settings import CoreSettings
 
 # By method and path, such as "GET /files/{name}".
 Routes = dict[str, Handler]
 
 
-class Capability:
+class Capability(SessionHooks):
     """A part that plugs into the agent; a method you do not override does nothing.
 
     Each process makes one of each class. The constructor must not read files or make clients:
@@ -86,17 +85,12 @@ class Capability:
         """Return where the sessions live; the first capability that has a store decides."""
         return None
 
-    def session_class(self) -> type[Session]:
-        """Return the class of sessions; the last capability that overrides this decides.
-
-        Derive it from `find_session_class(before)`, and return the same class each time.
-        """
-        return Session
-
-    def read(self, body: dict[str, Any], session_id: str) -> Turn | None:
+    def read(self, body: Mapping[str, Json], session_id: str) -> TurnRequest | None:
         """Return the turn that a body of POST /invocations asks for, or None if it is not yours."""
 
-    def ask(self, last: LastTurn, turn: Turn, read: Callable[[str], str | None]) -> Turn | None:
+    def ask(
+        self, result: TurnResult, request: TurnRequest, read: Callable[[str], str | None]
+    ) -> TurnRequest | None:
         """Ask a person in the terminal what a turn waits for; return the turn that goes on."""
 
     def routes(self) -> Routes:
@@ -117,8 +111,14 @@ class Capability:
 
     @asynccontextmanager
     async def around(self, turn: Turn) -> AsyncIterator[None]:
-        """Surround a turn. AgentError before the `yield` refuses it; later errors are logged."""
+        """Surround a turn. AgentError before the `yield` refuses it; later errors are logged.
+
+        After the `yield`, `turn.outcome` is final.
+        """
         yield
+
+    async def ended(self, turn: Turn) -> None:
+        """Use the outcome and the usage of a turn that ended, however it did."""
 
     def wrap_model(self, model: Any, actor: str | None, turn: Turn | None) -> Any:
         """Return a model wrapped in your own, for requests on behalf of an actor.
@@ -159,18 +159,9 @@ class App(Protocol):
 def check_all(capabilities: Iterable[Capability]) -> list[Finding]:
     """Return the findings of all capabilities, without using the network."""
     findings = list[Finding]()
-    capabilities = list(capabilities)
     for capability in capabilities:
         with _failures_in(findings, f"{type(capability).__name__}.check"):
             findings += capability.check()
-    for earlier, capability in pairwise(_with_session_class(capabilities)):
-        name = type(capability).__name__
-        other = type(earlier).__name__
-        with _failures_in(findings, f"{name}.session_class"):
-            if not issubclass(capability.session_class(), earlier.session_class()):
-                what = f"The session class of {name} does not extend that of {other}, "
-                what += f"so {other} would not work: derive it from that class."
-                findings.append(diagnostic("CAPABILITY", what))
     return findings
 
 
@@ -181,17 +172,6 @@ def wrap_model(
     for capability in capabilities:
         model = capability.wrap_model(model, actor, turn)
     return model
-
-
-def find_session_class(capabilities: Iterable[Capability]) -> type[Session]:
-    """Return the session class of the last capability that has its own."""
-    classes = [capability.session_class() for capability in _with_session_class(capabilities)]
-    return classes[-1] if classes else Session
-
-
-def _with_session_class(capabilities: Iterable[Capability]) -> list[Capability]:
-    default = Capability.session_class
-    return [one for one in capabilities if type(one).session_class is not default]
 
 
 async def ping_all(capabilities: Iterable[Capability]) -> list[Finding]:

@@ -4,11 +4,15 @@ import asyncio
 import math
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from threading import Event
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
+
+if TYPE_CHECKING:  # it takes 0.1 s to load
+    from pydantic import BaseModel
 
 PREFIX = "X-Amzn-Bedrock-AgentCore-Runtime-"
 SESSION_HEADER = PREFIX + "Session-Id"
@@ -17,9 +21,12 @@ TOKEN_HEADER = "X-API-Token"  # instead of Authorization
 NO_SNIFF = {"X-Content-Type-Options": "nosniff"}  # JSON is JSON, also for a browser
 KEY_HEADERS = ("Idempotency-Key", PREFIX + "Custom-Idempotency-Key")
 
+Json = Mapping[str, "Json"] | Sequence["Json"] | str | float | bool | None
+
 SESSION_ID = "[A-Za-z0-9][A-Za-z0-9_-]{0,255}"
 ACTOR_ID = "(?=.{1,255}$)[A-Za-z0-9][A-Za-z0-9_/-]*(:[A-Za-z0-9_/-]+)*"
 KEY = "[!-~]{1,128}"
+KEY_FORM = "An idempotency key is 1 to 128 visible ASCII characters and needs a session."
 # Unicode White_Space and U+FEFF; Python's own idea of white space is another.
 BLANK = "[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]*"
 
@@ -126,7 +133,7 @@ def is_busy(description: str) -> bool:
     return re.search(BUSY, description) is not None
 
 
-@dataclass
+@dataclass(frozen=True)
 class Change:
     """A request to delete a session, or to copy its first `turns` to the new session `fork`."""
 
@@ -143,20 +150,38 @@ class ToolCall:
 
     id: str
     name: str
-    input: Any
+    input: Json
 
 
 @dataclass(frozen=True)
 class ToolResult:
-    """What the tool call of this id returned, as text."""
+    """What the tool call of this id returned: as text, and as a value unless it was a text."""
 
     id: str
     text: str
     is_error: bool
+    value: Json = None
 
 
-# What a turn emits, in order: text chunks, tool calls, tool results.
-Chunk = str | ToolCall | ToolResult
+@dataclass(frozen=True)
+class Data:
+    """A value for the caller, such as the progress of a tool; it is never stored."""
+
+    name: str
+    value: Json
+
+
+@dataclass(frozen=True)
+class Source:
+    """A page that the reply is based on; it is never stored."""
+
+    url: str
+    title: str = ""
+
+
+# What a turn emits, in order: text, calls and results of tools, and what your code adds.
+StoredChunk = str | ToolCall | ToolResult
+Chunk = StoredChunk | Data | Source
 Emit = Callable[[Chunk], Awaitable[None]]
 
 
@@ -164,70 +189,186 @@ async def discard(chunk: Chunk) -> None:
     """Ignore what a turn emits."""
 
 
-@dataclass(eq=False)
-class Turn:
-    """A turn: what is requested, where its output goes, and facts for its log line.
-
-    The facts are filled in even if the turn fails; 0 means unknown.
-    """
+@dataclass(frozen=True)
+class TurnRequest:
+    """A request for a turn. Raises AgentError for an id or a key that is not valid."""
 
     session_id: str
-    actor: str | None
-    key: str | None  # for idempotency
     prompt: str = field(repr=False)
-    emit: Emit = discard
+    _: KW_ONLY
+    actor: str | None = None
+    key: str | None = None  # for idempotency
+    replaces: int | None = None  # the number of a turn to drop, with all after it; 0: the last
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)  # of the HTTP request
-    # Of capabilities: "recalled" returns the texts that the model saw; "kept" is JSON for a wait.
-    notes: dict[str, Any] = field(default_factory=dict, repr=False)
-    replaces: int | None = None  # the number of a turn that goes, with all after it; 0: the last
-    stopped: Event = field(default_factory=Event, repr=False)  # set at its end, for threads
+    output: "type[BaseModel] | None" = None  # the reply is a value of this model
 
-    waiting: list[ToolCall] = field(default_factory=list, repr=False)  # for an approval
-    answers: Any = field(default=None, repr=False)  # to them, in the framework's form
-    texts: list[str] = field(default_factory=list, repr=False)  # of the reply, so far
-    has_begun: bool = False  # it has passed limits, queue, owner and store: the model is next
-    number: int = 0
-    outcome: str = "committed"  # or replayed, cancelled, or a type in ERRORS
-    detail: str = ""  # for the log only
+    def __post_init__(self) -> None:
+        if not re.fullmatch(SESSION_ID, self.session_id):
+            raise AgentError("invalid_session_id")
+        if self.actor is not None and not re.fullmatch(ACTOR_ID, self.actor):
+            raise AgentError("invalid_actor")
+        if self.key is not None and not re.fullmatch(KEY, self.key):
+            raise AgentError("invalid_request", KEY_FORM)
+
+    @property
+    def needs_prompt(self) -> bool:
+        """Whether a blank prompt is an error: without one, a replaced turn is repeated."""
+        return self.replaces is None or self.prompt != ""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """The tokens of a turn; 0 means unknown."""
+
     input_tokens: int = 0
     cached_tokens: int = 0  # of those, read from the cache of the provider
     output_tokens: int = 0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.output_tokens + other.output_tokens,
+        )
+
+
+class Marks(TypedDict, total=False):
+    """What callers learn about the turns before a committed one."""
+
+    restarted: bool  # they have vanished from the store
+    rolled_back: bool  # the last of them have vanished from the store
+    dropped: bool  # one of them waited for an approval, and was dropped
+
+
+@dataclass(frozen=True)
+class TurnResult:
+    """The result of a turn; `outcome` is "committed", "replayed" or "waiting"."""
+
+    session_id: str
+    turn: int
+    reply: str = field(repr=False)
+    outcome: str
+    output: "BaseModel | None" = field(default=None, repr=False)
+    usage: Usage = Usage()
+    waiting: Sequence[ToolCall] = ()  # for an approval
+    marks: Marks = field(default_factory=Marks)
+
+
+@dataclass(eq=False)
+class Turn:
+    """A running turn: its request, where its output goes, and facts for its log line.
+
+    The facts are filled in even if the turn fails.
+    """
+
+    request: TurnRequest
+    send: Emit = field(default=discard, repr=False)
+    prompt: str = field(init=False, repr=False)  # of the turn that it repeats, or goes on with
+    key: str | None = field(init=False, repr=False)  # likewise
+    stopped: Event = field(default_factory=Event, repr=False)  # set at its end, for threads
+    recalled: list[str] = field(default_factory=list, repr=False)  # memories that it was shown
+    kept: dict[str, Json] = field(default_factory=dict, repr=False)  # by capabilities, in a wait
+    waiting: list[ToolCall] = field(default_factory=list, repr=False)  # for an approval
+    texts: list[str] = field(default_factory=list, repr=False)  # of the reply, so far
+    output: "BaseModel | None" = field(default=None, repr=False)
+    has_begun: bool = False  # it has passed limits, queue, owner and store: the model is next
+    number: int = 0
+    outcome: str = "running"  # then committed, replayed, waiting, cancelled, or a type in ERRORS
+    detail: str = ""  # for the log only
+    usage: Usage = Usage()
+    charged: Usage = Usage()  # of `usage`, what tools added
     milliseconds: int = 0
+    _refusal: tuple[int, float] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        self.prompt = self.request.prompt
+        self.key = self.request.key
+
+    @property
+    def session_id(self) -> str:
+        """The session of the turn."""
+        return self.request.session_id
+
+    @property
+    def actor(self) -> str | None:
+        """The actor for whom the turn runs."""
+        return self.request.actor
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers of the HTTP request."""
+        return self.request.headers
 
     @property
     def reply(self) -> str:
         """The text so far, over all steps."""
         return "".join(self.texts)
 
-    def follow(self, session: Any) -> int:
-        """Return how many of the turns that the session holds stay before this one."""
-        return len(session.turns) if self.replaces is None else int(session.find(self.replaces))
+    async def emit(self, chunk: Chunk) -> None:
+        """Send a chunk to the caller; after the end of the turn it is dropped."""
+        if not self.stopped.is_set():
+            await self.send(chunk)
 
-    def replay(self, number: int, reply: str) -> None:
-        """Take the reply of an earlier turn in place of a new one."""
-        self.number, self.outcome, self.texts = number, "replayed", [reply]
+    async def say(self, text: str) -> None:
+        """Add a text to the reply, and send it."""
+        self.texts.append(well_formed(text))
+        await self.emit(self.texts[-1])
+
+    def charge(self, *, input_tokens: int = 0, output_tokens: int = 0) -> None:
+        """Add the tokens of a model that a tool called to the usage, and to limits of tokens."""
+        if input_tokens < 0 or output_tokens < 0:
+            raise ValueError("A charge cannot be negative.")
+        added = Usage(input_tokens=input_tokens, output_tokens=output_tokens)
+        self.usage += added
+        self.charged += added
+
+    def end(self, outcome: str, marks: Marks | None = None) -> TurnResult:
+        """Set the outcome of a turn that did not fail, and return its result."""
+        self.outcome = outcome
+        return TurnResult(
+            session_id=self.session_id,
+            turn=self.number,
+            reply=self.reply,
+            outcome=outcome,
+            output=self.output,
+            usage=self.usage,
+            waiting=[*self.waiting],
+            marks=marks or Marks(),
+        )
+
+    def replay(self, number: int, reply: str, marks: Marks | None = None) -> TurnResult:
+        """Return the result of an earlier turn, without a new one."""
+        self.number = number
+        self.texts = [reply]
+        if self.request.output and not self.waiting:
+            with suppress(ValueError):  # the turn did not ask for a value
+                self.output = self.request.output.model_validate_json(reply)
+        return self.end("replayed", marks)
 
     def note_answer(self, status: int, retry_after: str) -> None:
         """Note whether the provider is busy, and until when; `retry_after` is its header."""
-        self.notes.pop("refusal", None)
+        self._refusal = None
         if str(status) in BUSY_STATUSES:
             is_known = re.fullmatch("[0-9]{1,6}", retry_after)
             seconds = int(retry_after) if is_known else BUSY_SECONDS
-            self.notes["refusal"] = (status, time.monotonic() + seconds)
+            self._refusal = (status, time.monotonic() + seconds)
 
     def fail(self, error: BaseException) -> None:
         """Note the error that ends the turn."""
         if isinstance(error, AgentError):
-            if refusal := self.notes.get("refusal"):
-                error.follow_refusal(*refusal)
-            self.outcome, self.detail = error.type, error.detail
+            if self._refusal:
+                error.follow_refusal(*self._refusal)
+            self.outcome = error.type
+            self.detail = error.detail
+        elif not isinstance(error, asyncio.CancelledError):
+            self.outcome = "internal_error"
+        elif error.args == DRAINING:
+            self.outcome = "draining"
         else:
-            is_cancel = isinstance(error, asyncio.CancelledError)
-            # The end of the process cancels turns with this message.
-            outcome = "draining" if error.args == ("draining",) else "cancelled"
-            self.outcome = outcome if is_cancel else "internal_error"
+            self.outcome = "cancelled"
 
 
+DRAINING = ("draining",)  # the message with which the end of the process cancels turns
 RUNNING: ContextVar[Turn] = ContextVar("RUNNING")
 
 
@@ -248,7 +389,7 @@ def well_formed(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-def well_formed_value(value: Any) -> Any:
+def well_formed_value(value: Any) -> Any:  # of any type
     """Return JSON with well-formed texts; other values stay unchanged."""
     if isinstance(value, str):
         return well_formed(value)
@@ -275,7 +416,7 @@ def _visible(character: str) -> str:
     return re.sub("(....)", r"\\u\1", units)
 
 
-def check_prompt(value: Any, max_chars: int) -> str:
+def check_prompt(value: object, max_chars: int) -> str:
     """Return a prompt of at most max_chars code points, or raise `invalid_request`."""
     if not isinstance(value, str) or is_blank(value) or len(value) > max_chars:
         what = f"The prompt must be a string, not blank, of at most {max_chars} characters."

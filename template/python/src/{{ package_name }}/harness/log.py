@@ -83,9 +83,9 @@ def log_turn(turn: Turn) -> None:
         "turn": turn.number,
         "outcome": turn.outcome,
         "ms": turn.milliseconds,
-        "tokens_in": turn.input_tokens,
-        "tokens_cached": turn.cached_tokens,
-        "tokens_out": turn.output_tokens,
+        "tokens_in": turn.usage.input_tokens,
+        "tokens_cached": turn.usage.cached_tokens,
+        "tokens_out": turn.usage.output_tokens,
         "detail": turn.detail,
     }
     known = {name: value for name, value in facts.items() if value or name == "ms"}

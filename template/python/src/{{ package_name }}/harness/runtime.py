@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from inspect import iscoroutinefunction
@@ -11,15 +12,28 @@ from typing import Any
 import click
 
 from .app import AgentApp
-from .capability import Capability, check_all, find_session_class, wrap_model
-from .contract import RUNNING, AgentError, Change, Turn
+from .capability import Capability, check_all, wrap_model
+from .contract import (
+    DRAINING,
+    RUNNING,
+    AgentError,
+    Change,
+    Emit,
+    Json,
+    Turn,
+    TurnRequest,
+    TurnResult,
+    check_prompt,
+    discard,
+)
+from .deadline import time_limit
 from .enabled import Settings
 from .findings import Finding, refuse_errors
-from .log import announce, describe, log_unexpected
+from .log import announce, as_agent_error, describe, log_turn, log_unexpected
 from .modules import ModelModule, Modules
 from .sessions.running_turns import Turns
 from .sessions.session_store import InProcess
-from .sessions.sessions import LastTurn, Sessions
+from .sessions.sessions import Sessions
 from .settings import CoreSettings, proxy_variables, without_password
 from .tool_schemas import refused_tool
 
@@ -30,7 +44,12 @@ class Runtime:
     """The model, the sessions, the turns and the capabilities of a process."""
 
     def __init__(
-        self, settings: CoreSettings, modules: Modules, capabilities: Sequence[Capability] = ()
+        self,
+        settings: CoreSettings,
+        modules: Modules,
+        capabilities: Sequence[Capability] = (),
+        *,
+        logs_turns: bool = True,
     ) -> None:
         """Callers run `check_all` first: with invalid files this raises arbitrary errors."""
         self.settings = settings
@@ -38,14 +57,15 @@ class Runtime:
         self.model = make_model(modules.model, settings)
         self.capabilities = capabilities
         self.turns = Turns(settings.max_turns)
+        self._logs_turns = logs_turns
         self._opened = list[Capability]()
         for method in (m for c in capabilities for m in (c.prepare, c.committed)):
             if iscoroutinefunction(method):
                 what = f"{method.__qualname__} must not be async: nobody would await it."
                 raise click.ClickException(what)
         stores = [store for capability in capabilities if (store := capability.session_store())]
-        self.sessions = Sessions(settings, stores[0] if stores else InProcess(settings))
-        self.sessions.session_class = find_session_class(capabilities)
+        store = stores[0] if stores else InProcess(settings)
+        self.sessions = Sessions(settings, store, capabilities)
 
     @property
     def actor_required(self) -> bool:
@@ -69,15 +89,54 @@ class Runtime:
             lines += capability.describe(address)
         return lines
 
-    def read(self, body: dict[str, Any], session_id: str) -> Turn | None:
+    def read(self, body: Mapping[str, Json], session_id: str) -> TurnRequest | None:
         """Return the turn that a body asks a capability for, or None."""
         turns = (capability.read(body, session_id) for capability in self.capabilities)
         return next(filter(None, turns), None)
 
-    def ask(self, last: LastTurn, turn: Turn, read: Callable[[str], str | None]) -> Turn | None:
+    def ask(
+        self, result: TurnResult, request: TurnRequest, read: Callable[[str], str | None]
+    ) -> TurnRequest | None:
         """Ask a person in the terminal what a turn waits for; return the turn that goes on."""
-        turns = (capability.ask(last, turn, read) for capability in self.capabilities)
+        turns = (capability.ask(result, request, read) for capability in self.capabilities)
         return next(filter(None, turns), None)
+
+    def spawn(self, request: TurnRequest, *, emit: Emit = discard) -> asyncio.Task[TurnResult]:
+        """Run a turn in a task; to cancel the task cancels the turn.
+
+        Await the task for the result. Raises AgentError, as the task does: `server_busy` and
+        `draining` if no turn may start, `invalid_request` and `actor_required`.
+        """
+        return self.start(Turn(request, emit))
+
+    def start(self, turn: Turn) -> asyncio.Task[TurnResult]:
+        """Run a turn in a task, as `spawn` does."""
+        if turn.request.needs_prompt:
+            check_prompt(turn.prompt, self.settings.max_prompt_chars)
+        if self.actor_required and turn.actor is None:
+            raise AgentError("actor_required")
+        return self.turns.start(self._run(turn))
+
+    async def _run(self, turn: Turn) -> TurnResult:
+        start = time.monotonic()
+        try:
+            async with self._around(turn):
+                return await take_turn(self, turn)
+        except asyncio.CancelledError as error:
+            if error.args == DRAINING:
+                raise AgentError("draining") from None
+            raise
+        except Exception as error:  # noqa: BLE001 (callers get an AgentError)
+            raise as_agent_error(error) from None
+        finally:
+            turn.milliseconds = round((time.monotonic() - start) * 1000)
+            if self._logs_turns:
+                log_turn(turn)
+            for capability in self.overriding("ended"):
+                try:
+                    await capability.ended(turn)
+                except (Exception, SystemExit) as error:  # noqa: BLE001 (the turn has ended)
+                    log_unexpected(error)
 
     def tools(self) -> list[Any]:
         """Return the tools of every turn, each name once: the agent's own come first."""
@@ -100,23 +159,26 @@ class Runtime:
         return [c for c in self.capabilities if getattr(type(c), method) is not default]
 
     @asynccontextmanager
-    async def around(self, turn: Turn) -> AsyncIterator[None]:
+    async def _around(self, turn: Turn) -> AsyncIterator[None]:
         """Make a turn the current one, and surround it with all capabilities."""
-        token = RUNNING.set(turn)
+        RUNNING.set(turn)
         try:
             async with AsyncExitStack() as stack:
-                for capability in self.overriding("around"):
-                    context = capability.around(turn)
-                    await context.__aenter__()
-                    stack.push_async_exit(partial(_leave, context))
-                yield
+                try:
+                    for capability in self.overriding("around"):
+                        context = capability.around(turn)
+                        await context.__aenter__()
+                        stack.push_async_exit(partial(_leave, context))
+                    yield
+                except BaseException as error:
+                    turn.fail(error)
+                    raise
         except AgentError as error:
             if error.type == "model_failed":
                 self._log_refused_tool(error)
             raise
         finally:
             turn.stopped.set()
-            RUNNING.reset(token)
 
     def _log_refused_tool(self, error: AgentError) -> None:
         """Name the tool because of which a provider refuses every turn."""
@@ -165,6 +227,33 @@ class Runtime:
         await asyncio.gather(*(_close(capability, 5) for capability in opened[:1]))
 
 
+async def take_turn(runtime: Runtime, turn: Turn) -> TurnResult:
+    """Run one turn as a transaction: stage a copy of the session, answer, commit at the end.
+
+    The session changes only in the last step, so there is nothing to undo: a turn that fails,
+    is cancelled, times out or ends without a complete reply leaves no trace.
+    Raises AgentError.
+    """
+    from .turn import answer_turn  # loads the framework
+
+    async with runtime.sessions.open(turn.session_id, turn.actor) as session:
+        begun = await session.begin(turn)
+        if isinstance(begun, TurnResult):
+            if begun.reply:  # there is none of a turn that waits without text
+                await turn.emit(begun.reply)
+            return begun
+        try:
+            async with time_limit(runtime.settings.turn_timeout_seconds) as limit:
+                options = runtime.prepare(turn)
+                agent = runtime.modules.agent
+                snapshot, added = await answer_turn(begun, agent, options, runtime.settings)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise AgentError("turn_timeout") from None
+        return await begun.commit(snapshot, partial(runtime.committed, turn, added))
+
+
 async def _close(capability: Capability, seconds: float) -> None:
     try:
         async with asyncio.timeout(seconds):
@@ -197,11 +286,13 @@ def make_model(module: ModelModule, settings: CoreSettings) -> Any:
         raise click.ClickException(f"{why}: look at {names}.{hint}") from None
 
 
-def start_runtime(app: AgentApp, settings: Settings, findings: list[Finding]) -> Runtime:
+def start_runtime(
+    app: AgentApp, settings: Settings, findings: list[Finding], *, logs_turns: bool = True
+) -> Runtime:
     """Return the runtime for turns. Raises ClickException if `check` would find an error."""
     modules = app.load()
     capabilities = app.make_capabilities(settings)
     refuse_errors([*findings, *modules.model.check_model(settings), *check_all(capabilities)])
     if settings.model == "offline":
         announce("MODEL is not set: the offline model only echoes. See README.md to choose one.")
-    return Runtime(settings, modules, capabilities)
+    return Runtime(settings, modules, capabilities, logs_turns=logs_turns)

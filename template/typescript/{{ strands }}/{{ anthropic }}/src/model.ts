@@ -1,147 +1,30 @@
 // Which model answers: MODEL at Anthropic, or the offline model while MODEL is unset.
 
-import { isDeepStrictEqual } from 'node:util'
+import type { Model } from '@strands-agents/sdk'
 
-import Anthropic from '@anthropic-ai/sdk'
-import type { Message, Model, ModelStreamEvent, StreamOptions } from '@strands-agents/sdk'
-import { AnthropicModel } from '@strands-agents/sdk/models/anthropic'
-
-import { AgentError, isBlank } from './harness/contract.ts'
-import { diagnostic, type Finding } from './harness/findings.ts'
-import { OfflineModel } from './harness/echo_model.ts'
-import { boundedFetch } from './harness/models/provider.ts'
-import { type CoreSettings, isPlainHttp } from './harness/settings.ts'
+import type { CoreSettings, Finding } from './harness/index.ts'
+import { OfflineModel, vendorEndpoint, vendorFindings, vendorModel } from './harness/vendor.ts'
+import type { VendorOptions } from './harness/vendor.ts'
 
 // What to look at when the provider refuses a call, and when it is not reached.
-export const [CREDENTIALS, ADDRESS] = ['ANTHROPIC_API_KEY', 'ANTHROPIC_BASE_URL']
+export const CREDENTIALS = 'ANTHROPIC_API_KEY'
+export const ADDRESS = 'ANTHROPIC_BASE_URL'
 
-const MAX_TOKENS = 8192 // of one answer; Anthropic requires a limit
+// Anthropic requires a limit for an answer; `temperature` and others are further options.
+const OPTIONS: VendorOptions = { maxTokens: 8192 }
 
-type Api = Anthropic.Messages
-type Body = Anthropic.MessageCreateParams
-type Event = Anthropic.RawMessageStreamEvent
-
-/** The base class reads on when nobody listens, and loses what proxies and newer models send. */
-class MessagesModel extends AnthropicModel {
-  readonly #api: Api
-
-  constructor(settings: CoreSettings) {
-    const caching = settings.promptCache > 0 && { cacheConfig: {} }
-    super({ modelId: settings.model, maxTokens: MAX_TOKENS, ...caching })
-    const quiet = { logLevel: 'off' as const } // it would print what it cannot read
-    this.#api = new Anthropic({ fetch: boundedFetch(settings), ...quiet }).messages
-  }
-
-  override async *stream(
-    messages: Message[],
-    options?: StreamOptions,
-  ): AsyncGenerator<ModelStreamEvent> {
-    const [api, signal] = [this.#api, options?.cancelSignal]
-    async function* stream(body: Body, more?: Anthropic.RequestOptions) {
-      const request = { ...withRedacted(body), stream: true as const }
-      yield* completed(await api.create(request, { ...more, signal }))
-    }
-    const client = { messages: { stream } } as unknown as Anthropic
-    yield* new AnthropicModel({ ...this.getConfig(), client }).stream(messages, options)
-  }
-}
-
-/** Return a request with redacted thinking as it came: the SDK keeps its text as bytes. */
-function withRedacted(body: Body): Body {
-  const messages = body.messages.map((message) => {
-    if (typeof message.content === 'string') return message
-    const content = message.content.map((block) => {
-      if (block.type !== 'redacted_thinking' || typeof block.data === 'string') return block
-      return { ...block, data: Buffer.from(block.data).toString() }
-    })
-    return { ...message, content }
-  })
-  return { ...body, messages }
-}
-
-/** Yield the events of an answer, and those that the SDK needs and some servers leave out. */
-async function* completed(events: AsyncIterable<Event>): AsyncGenerator<Event> {
-  let first = '' // the arguments of a call that came with its start
-  let others = ''
-  let reason: string | null = null
-  let hasStopped = false
-  const open = new Set<number>()
-  const withoutArguments = new Set<number>() // the indexes of such calls
-  for await (const event of events) {
-    if (event.type === 'message_start') {
-      event.message.usage ??= { input_tokens: 0, output_tokens: 0 } as Anthropic.Usage
-    } else if (event.type === 'content_block_start') {
-      const { content_block: block } = event
-      open.add(event.index)
-      first = block.type === 'tool_use' ? JSON.stringify(block.input ?? {}) : '{}'
-      others = ''
-      if (block.type === 'tool_use') {
-        // Its arguments may follow, mixed with those of this call.
-        const isUnclear = withoutArguments.has(event.index)
-        if (isUnclear) throw new AgentError('model_failed', '', 'two calls have one index')
-        if (isNone(first)) withoutArguments.add(event.index)
-      }
-    } else if (event.type === 'content_block_delta') {
-      const text = event.delta.type === 'input_json_delta' ? event.delta.partial_json : ''
-      // The SDK would take it for arguments of another call.
-      const isLate = text && !open.has(event.index)
-      if (isLate) throw new AgentError('model_failed', '', 'arguments outside of a call')
-      others += text
-      if (!isBlank(text)) withoutArguments.delete(event.index)
-    } else if (event.type === 'content_block_stop') {
-      // If both differ, together they are not one JSON object.
-      const delta = { type: 'input_json_delta' as const, partial_json: first }
-      const { index } = event
-      const isNew = !isNone(first) && !isSame(first, others)
-      if (isNew) yield { type: 'content_block_delta', index, delta }
-      first = '{}'
-      open.delete(index)
-    } else if (event.type === 'message_delta') {
-      reason = event.delta.stop_reason ?? reason
-      if (reason === 'pause_turn') throw new AgentError('reply_incomplete', '', 'pauseTurn')
-    }
-    if (event.type === 'message_stop' && !reason) break // the SDK would take it for a whole answer
-    hasStopped ||= event.type === 'message_stop'
-    yield event
-  }
-  if (reason && !hasStopped) yield { type: 'message_stop' }
-}
-
-/** Whether what came with the start of a call is none of its arguments. */
-function isNone(json: string): boolean {
-  return json === '{}' || json === '""'
-}
-
-function isSame(json: string, text: string): boolean {
-  try {
-    return isDeepStrictEqual(JSON.parse(text), JSON.parse(json))
-  } catch {
-    return false
-  }
-}
-
-/** The model of this process. */
+/** Return the model of these settings. */
 export function buildModel(settings: CoreSettings): Model {
   if (settings.model === 'offline') return new OfflineModel()
-  return new MessagesModel(settings)
+  return vendorModel(settings, OPTIONS)
 }
 
-/** Return findings about missing or invalid model settings. */
+/** Return findings about missing or invalid settings of the model. */
 export function checkModel(settings: CoreSettings): Finding[] {
-  if (!/^https?:\/\//i.test(modelEndpoint(settings))) {
-    const hint = 'ANTHROPIC_BASE_URL must be an http address, as in https://api.anthropic.com.'
-    return [diagnostic('SET-ANTHROPIC_BASE_URL', hint)]
-  }
-  if (process.env.ANTHROPIC_API_KEY) {
-    if (!isPlainHttp(modelEndpoint(settings))) return []
-    const hint = 'ANTHROPIC_API_KEY travels over plain http to another host: use https.'
-    return [diagnostic('SET-ANTHROPIC_BASE_URL', hint, 'warning')]
-  }
-  const what = 'ANTHROPIC_API_KEY is not set: MODEL needs it.'
-  return [diagnostic('SET-ANTHROPIC_API_KEY', what)]
+  return vendorFindings(settings)
 }
 
-/** Where the model is reached. */
-export function modelEndpoint(_settings: CoreSettings): string {
-  return process.env.ANTHROPIC_BASE_URL || 'https://api.anthropic.com'
+/** Return the address of the provider. */
+export function modelEndpoint(settings: CoreSettings): string {
+  return vendorEndpoint(settings)
 }

@@ -1,212 +1,30 @@
 // Which model answers: MODEL over Chat Completions, or the offline model while MODEL is unset.
 
-import { type BaseModelConfig, type Message, Model } from '@strands-agents/sdk'
-import type { JSONValue, ModelStreamEvent, StopReason } from '@strands-agents/sdk'
-import type { StreamOptions, ToolResultBlock, Usage } from '@strands-agents/sdk'
-import OpenAI from 'openai'
-import type { ChatCompletionMessageParam } from 'openai/resources/chat/completions'
+import type { Model } from '@strands-agents/sdk'
 
-import { chatFetch } from './harness/models/chat_stream.ts'
-import { diagnostic, type Finding } from './harness/findings.ts'
-import { marksOf } from './harness/messages.ts'
-import { OfflineModel } from './harness/echo_model.ts'
-import { type CoreSettings, isPlainHttp } from './harness/settings.ts'
+import type { CoreSettings, Finding } from './harness/index.ts'
+import { OfflineModel, vendorEndpoint, vendorFindings, vendorModel } from './harness/vendor.ts'
+import type { VendorOptions } from './harness/vendor.ts'
 
 // What to look at when the provider refuses a call, and when it is not reached.
-export const [CREDENTIALS, ADDRESS] = ['OPENAI_API_KEY', 'OPENAI_BASE_URL']
+export const CREDENTIALS = 'OPENAI_API_KEY'
+export const ADDRESS = 'OPENAI_BASE_URL'
 
-// Where servers put the reasoning that some of them want back: text, or lists of parts.
-const REASONING = ['reasoning_content', 'reasoning', 'reasoning_details'] as const
+// Such as `temperature`.
+const OPTIONS: VendorOptions = {}
 
-type Reasoning = Partial<Record<(typeof REASONING)[number], JSONValue>>
-type Part = Record<string, JSONValue>
-type Signed = { extra_content?: { google?: { thought_signature?: string } } }
-
-const STOPS: Record<string, StopReason> = {
-  stop: 'endTurn',
-  tool_calls: 'toolUse',
-  length: 'maxTokens',
-  content_filter: 'contentFiltered',
-}
-
-/**
- * OpenAI's Chat Completions, as OpenAI, Ollama, vLLM and others serve them.
- *
- * Strands' own OpenAIModel forgets the text in front of a tool call, all but the last of several
- * calls, the white space around a text and the reasoning that some servers want back.
- */
-class ChatModel extends Model {
-  #config: BaseModelConfig
-  readonly #client: OpenAI
-
-  constructor(settings: CoreSettings) {
-    super()
-    this.#config = { modelId: settings.model }
-    // A server of your own may want no key, but the client insists on one.
-    const apiKey = process.env.OPENAI_API_KEY || 'none'
-    const quiet = { logLevel: 'off' as const } // it would print what it cannot read
-    this.#client = new OpenAI({ apiKey, fetch: chatFetch(settings), ...quiet })
-  }
-
-  updateConfig(config: BaseModelConfig): void {
-    this.#config = { ...this.#config, ...config }
-  }
-
-  getConfig(): BaseModelConfig {
-    return this.#config
-  }
-
-  async *stream(messages: Message[], options?: StreamOptions): AsyncIterable<ModelStreamEvent> {
-    const tools = options?.toolSpecs?.map(({ name, description, inputSchema }) => {
-      const parameters = inputSchema as Record<string, unknown>
-      return { type: 'function' as const, function: { name, description, parameters } }
-    })
-    const system = { role: 'system' as const, content: String(options?.systemPrompt ?? '') }
-    const request = {
-      model: this.#config.modelId ?? '',
-      messages: [system, ...messages.flatMap(translate)],
-      stream: true as const,
-      stream_options: { include_usage: true },
-      ...(tools?.length && { tools }),
-    }
-    const stop = { signal: options?.cancelSignal }
-    const calls: { id: string; name: string; input: string; signature: string }[] = []
-    const fields: Reasoning = {}
-    let reason: string | null = null
-    let hasBegun = false // with what is yielded at the end
-    let usage: OpenAI.CompletionUsage | null | undefined
-    const chunks = await this.#client.chat.completions.create(request, stop)
-    yield { type: 'modelMessageStartEvent', role: 'assistant' }
-    yield { type: 'modelContentBlockStartEvent' }
-    for await (const chunk of chunks) {
-      const { delta, finish_reason } = chunk.choices[0] ?? {}
-      usage = chunk.usage ?? usage
-      if (delta?.content) {
-        const text = { type: 'textDelta' as const, text: delta.content }
-        yield { type: 'modelContentBlockDeltaEvent', delta: text }
-      }
-      addReasoning(fields, (delta ?? {}) as Reasoning)
-      const hasReasoning = Object.values(fields).some((value) => String(value) !== '')
-      if (!hasBegun && (hasReasoning || delta?.tool_calls?.length)) {
-        hasBegun = true
-        const begin = { type: 'reasoningContentDelta' as const, text: '' } // content, without any
-        yield { type: 'modelContentBlockDeltaEvent', delta: begin }
-      }
-      for (const part of delta?.tool_calls ?? []) {
-        const call = (calls[part.index] ??= { id: '', name: '', input: '', signature: '' })
-        call.signature ||= (part as Signed).extra_content?.google?.thought_signature ?? ''
-        call.id ||= part.id ?? ''
-        call.name ||= part.function?.name ?? ''
-        call.input += part.function?.arguments ?? ''
-      }
-      reason = finish_reason ?? reason
-    }
-    yield { type: 'modelContentBlockStopEvent' }
-    if (!reason) throw new Error('the stream ended without a finish reason')
-    for (const { id: toolUseId, name, input, signature } of calls.filter(Boolean)) {
-      const signed = signature && { reasoningSignature: signature }
-      const start = { type: 'toolUseStart' as const, name, toolUseId, ...signed }
-      yield { type: 'modelContentBlockStartEvent', start }
-      const delta = { type: 'toolUseInputDelta' as const, input }
-      yield { type: 'modelContentBlockDeltaEvent', delta }
-      yield { type: 'modelContentBlockStopEvent' }
-    }
-    const stopReason = STOPS[reason] ?? reason
-    yield { type: 'modelMessageStopEvent', stopReason, additionalModelResponseFields: fields }
-    yield { type: 'modelMetadataEvent', usage: usageOf(usage) }
-  }
-}
-
-/** The usage as Strands counts it: input tokens are those that were not cached. */
-function usageOf(usage?: OpenAI.CompletionUsage | null): Usage {
-  const { prompt_tokens = 0, completion_tokens: outputTokens = 0 } = usage ?? {}
-  const cacheReadInputTokens = usage?.prompt_tokens_details?.cached_tokens ?? 0
-  const inputTokens = prompt_tokens - cacheReadInputTokens
-  const totalTokens = prompt_tokens + outputTokens
-  return { inputTokens, outputTokens, totalTokens, cacheReadInputTokens }
-}
-
-/** Add the reasoning in a chunk to that of the chunks before. */
-function addReasoning(fields: Reasoning, delta: Reasoning): void {
-  for (const name of REASONING) {
-    const added = delta[name]
-    const before = fields[name]
-    if (typeof added === 'string') fields[name] = `${before ?? ''}${added}`
-    else if (Array.isArray(added)) fields[name] = joined((before ?? []) as Part[], added as Part[])
-  }
-}
-
-/** Return the parts of a reasoning, of which each chunk has a piece. */
-function joined(before: Part[], added: Part[]): Part[] {
-  const parts = [...before]
-  for (const part of added) {
-    const last = parts.at(-1)
-    const isSame = last?.type === 'reasoning.text' && last.type === part.type
-    if (isSame && last.index === part.index) {
-      const text = `${last.text ?? ''}${part.text ?? ''}`
-      parts[parts.length - 1] = { ...last, ...part, text }
-    } else {
-      parts.push(part)
-    }
-  }
-  return parts
-}
-
-/** What a message of ours is in Chat Completions. */
-function translate(message: Message): ChatCompletionMessageParam[] {
-  const { role, content } = message
-  const text = content.map((block) => (block.type === 'textBlock' ? block.text : '')).join('')
-  const results = content.flatMap((block) =>
-    block.type === 'toolResultBlock'
-      ? [{ role: 'tool' as const, tool_call_id: block.toolUseId, content: textOf(block) }]
-      : [],
-  )
-  if (role === 'user') return text ? [...results, { role, content: text }] : results
-  const calls = content.flatMap((block) => {
-    if (block.type !== 'toolUseBlock') return []
-    const { name, toolUseId: id, input, reasoningSignature: thought_signature } = block
-    const signed = thought_signature && { extra_content: { google: { thought_signature } } }
-    const called = { name, arguments: JSON.stringify(input) }
-    return [{ type: 'function' as const, id, function: called, ...signed }]
-  })
-  const fields = Object.entries(marksOf(message).fields ?? {})
-  const reasoning = fields.filter(([name]) => (REASONING as readonly string[]).includes(name))
-  const called = calls.length > 0 && { tool_calls: calls, ...Object.fromEntries(reasoning) }
-  // Some servers refuse an empty text beside calls.
-  return [{ role, content: calls.length > 0 ? text || null : text, ...called }]
-}
-
-function textOf(result: ToolResultBlock): string {
-  const texts = result.content.map((part) =>
-    part.type === 'textBlock'
-      ? part.text
-      : JSON.stringify(part.type === 'jsonBlock' ? part.json : part),
-  )
-  return texts.join('')
-}
-
-/** The model of this process. */
+/** Return the model of these settings. */
 export function buildModel(settings: CoreSettings): Model {
-  return settings.model === 'offline' ? new OfflineModel() : new ChatModel(settings)
+  if (settings.model === 'offline') return new OfflineModel()
+  return vendorModel(settings, OPTIONS)
 }
 
-/** Return findings about missing or invalid model settings. */
+/** Return findings about missing or invalid settings of the model. */
 export function checkModel(settings: CoreSettings): Finding[] {
-  const { OPENAI_API_KEY: key, OPENAI_BASE_URL: url } = process.env
-  if (!/^https?:\/\//i.test(modelEndpoint(settings))) {
-    const hint = 'OPENAI_BASE_URL must be an http address, as in http://localhost:11434/v1.'
-    return [diagnostic('SET-OPENAI_BASE_URL', hint)]
-  }
-  if (key && isPlainHttp(modelEndpoint(settings))) {
-    const hint = 'OPENAI_API_KEY travels over plain http to another host: use https.'
-    return [diagnostic('SET-OPENAI_BASE_URL', hint, 'warning')]
-  }
-  if (key || url) return []
-  const hint = 'Set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own: MODEL needs it.'
-  return [diagnostic('SET-OPENAI_API_KEY', hint)]
+  return vendorFindings(settings)
 }
 
-/** Where the model is reached. */
-export function modelEndpoint(_settings: CoreSettings): string {
-  return process.env.OPENAI_BASE_URL || 'https://api.openai.com/v1'
+/** Return the address of the provider. */
+export function modelEndpoint(settings: CoreSettings): string {
+  return vendorEndpoint(settings)
 }

@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+from dataclasses import replace
 from itertools import accumulate
 from secrets import compare_digest
 from typing import Any
@@ -11,7 +12,7 @@ from uuid import uuid4
 from starlette.requests import Request
 
 from .. import contract
-from ..contract import AgentError, Change, Turn
+from ..contract import AgentError, Change, TurnRequest
 from ..runtime import Runtime
 
 log = logging.getLogger(__name__)
@@ -97,7 +98,7 @@ def wants_events(request: Request) -> bool:
     return "text/event-stream" in types or "application/json" not in types
 
 
-async def read_call(request: Request, runtime: Runtime) -> Turn | Change:
+async def read_call(request: Request, runtime: Runtime) -> TurnRequest | Change:
     """Read and validate a POST /invocations; raise AgentError for the first check that fails.
 
     Sets `request.state.session_id`, which the response names even if the request is refused.
@@ -111,17 +112,15 @@ async def read_call(request: Request, runtime: Runtime) -> Turn | Change:
     if not re.fullmatch(contract.SESSION_ID, session_id):
         raise AgentError("invalid_session_id")
     call = _read_body(parse_json(raw), session_id, runtime)
-    if is_new and not isinstance(call, Turn):
+    if is_new and isinstance(call, Change):
         raise AgentError("invalid_request", "Send the id of the session in the session header.")
-    call.actor = read_actor(request, runtime)
+    actor = read_actor(request, runtime)
     key = read_header(request, *contract.KEY_HEADERS)
     if key is not None and (is_new or not re.fullmatch(contract.KEY, key)):
-        what = "An idempotency key is 1 to 128 visible ASCII characters and needs a session."
-        raise AgentError("invalid_request", what)
-    call.key = key
-    if isinstance(call, Turn):
-        call.headers = request.headers
-    return call
+        raise AgentError("invalid_request", contract.KEY_FORM)
+    if isinstance(call, Change):
+        return replace(call, actor=actor, key=key)
+    return replace(call, actor=actor, key=key, headers=request.headers)
 
 
 def read_actor(request: Request, runtime: Runtime) -> str | None:
@@ -160,7 +159,7 @@ def parse_json(body: bytes) -> Any:
         raise AgentError("invalid_json") from None
 
 
-def _read_body(body: Any, session_id: str, runtime: Runtime) -> Turn | Change:
+def _read_body(body: Any, session_id: str, runtime: Runtime) -> TurnRequest | Change:
     """Return what a body asks for; the headers say the rest."""
     if not isinstance(body, dict):
         raise AgentError("invalid_request", "The body must be an object.")
@@ -181,7 +180,7 @@ def _read_body(body: Any, session_id: str, runtime: Runtime) -> Turn | Change:
     replaces = _read_number(body, "replace_turn") if "replace_turn" in body else None
     is_repeat, most = replaces and "prompt" not in body, runtime.settings.max_prompt_chars
     prompt = "" if is_repeat else contract.check_prompt(body.get("prompt"), most)
-    return Turn(session_id, None, None, prompt, replaces=replaces)
+    return TurnRequest(session_id, prompt, replaces=replaces)
 
 
 def _read_number(body: dict[str, Any], name: str) -> int:

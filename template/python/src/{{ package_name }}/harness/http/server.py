@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Mapping
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import anyio
 import click
@@ -22,17 +22,24 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from .. import contract
-from ..contract import SESSION_HEADER, AgentError, Change, Turn
-from ..log import as_agent_error, log_turn
+from ..contract import (
+    SESSION_HEADER,
+    AgentError,
+    Change,
+    Data,
+    Json,
+    Source,
+    Turn,
+    TurnRequest,
+    TurnResult,
+)
+from ..log import as_agent_error
 from ..modules import Handler
 from ..runtime import Runtime
 from ..sessions.sessions import serialize
-from ..turn import take_turn
 from .requests import check_access, read_call, split_list, wants_events
 
 log = logging.getLogger(__name__)
-# What callers are told of a turn.
-TOLD = {"turn", "reply", "restarted", "rolled_back", "waiting", "dropped"}
 KEEP_ALIVE = ": keep-alive\n\n"  # a comment of the stream: proxies end silent requests
 
 
@@ -42,18 +49,27 @@ class Events:
     # The second is for nginx, which would keep a reply until its end.
     headers: ClassVar[dict[str, str]] = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
+    turn: Turn  # whose reply it is
+
     def start(self) -> str:
         """Return the opening events. If empty, a failure before any text is sent as a status."""
         return ""
 
     def chunk(self, chunk: contract.Chunk) -> str:
         """Return the event for a chunk, or an empty string."""
-        return _event("", chunk) if isinstance(chunk, str) else ""
+        if isinstance(chunk, str):
+            return _event("", chunk)
+        if isinstance(chunk, Data):
+            return _event("event: data\n", {"name": chunk.name, "value": chunk.value})
+        if isinstance(chunk, Source):
+            return _event("event: source\n", {"url": chunk.url, "title": chunk.title})
+        return ""
 
-    def done(self, result: dict[str, Any], turn: Turn) -> str:
+    def done(self, result: TurnResult) -> str:
         """Return the event of a turn that is committed, or waits for an approval."""
-        data = {name: value for name, value in result.items() if name != "reply"}
-        return _event(f"event: {'waiting' if 'waiting' in data else 'done'}\n", data)
+        data = body_of(result)
+        data.pop("reply", None)
+        return _event(f"event: {'waiting' if result.waiting else 'done'}\n", data)
 
     def error(self, failure: AgentError) -> str:
         """Return the event of a turn that failed; nothing of it was kept."""
@@ -109,34 +125,39 @@ async def _ping(_: Request, runtime: Runtime) -> Response:
 
 async def _invoke(runtime: Runtime, request: Request) -> Response:
     call = await read_call(request, runtime)
-    if isinstance(call, Turn):
-        response = await relay(request, runtime, call, Events() if wants_events(request) else None)
+    if isinstance(call, Change):
+        change = runtime.turns.start(_change(runtime, call))
+        _watch(request, change)
+        response: Response = JSONResponse(await _result(change), headers=contract.NO_SNIFF)
     else:
-        change = runtime.turns.start(_change(runtime, call), request)
-        response = JSONResponse(await _result(change), headers=contract.NO_SNIFF)
+        response = await relay(request, runtime, call, Events() if wants_events(request) else None)
     response.headers[SESSION_HEADER] = call.session_id
     return response
 
 
-async def relay(request: Request, runtime: Runtime, turn: Turn, events: Events | None) -> Response:
+async def relay(
+    request: Request, runtime: Runtime, call: TurnRequest, events: Events | None
+) -> Response:
     """Run a turn, relay its output, and cancel it when the client leaves.
 
     Without `events` the reply is JSON.
     """
     # None among the chunks is the tick of a clock.
     writer, chunks = anyio.create_memory_object_stream[contract.Chunk | None](64)
-    turn.emit = writer.send
-    task = runtime.turns.start(_run(runtime, turn), request)
+    turn = Turn(call, writer.send)
+    task = runtime.start(turn)
+    _watch(request, task)
     task.add_done_callback(lambda _: writer.close())
     if not events:
         async for _ in chunks:  # a full buffer would block the turn
             pass
-        body = serialize(await _result(task))
+        body = serialize(body_of(await _result(task)))
         return Response(body, 200, contract.NO_SNIFF, "application/json")
+    events.turn = turn
     seconds = runtime.settings.keep_alive_seconds
     clock = asyncio.create_task(_tick(writer, seconds / 10))
     task.add_done_callback(lambda _: clock.cancel())
-    reply = _stream(events, turn, chunks, task, seconds)
+    reply = _stream(events, chunks, task, seconds)
     first = await anext(reply)
 
     async def stream() -> AsyncIterator[str]:
@@ -155,9 +176,8 @@ async def _tick(writer: MemoryObjectSendStream[contract.Chunk | None], seconds: 
 
 async def _stream(
     events: Events,
-    turn: Turn,
     chunks: MemoryObjectReceiveStream[contract.Chunk | None],
-    task: asyncio.Task[dict[str, Any]],
+    task: asyncio.Task[TurnResult],
     seconds: int,
 ) -> AsyncIterator[str]:
     """Yield the events of a turn, and a comment after this time of silence.
@@ -172,36 +192,24 @@ async def _stream(
         buffered, last_sent = "", time.monotonic()
     async for chunk in chunks:
         if chunk is not None:
-            buffered += events.chunk(chunk)
+            text = events.chunk(chunk)
+            buffered += text
             # A turn that emits only blank text ends as `empty_reply`, which is sent as a status.
-            has_status |= isinstance(chunk, str) and not contract.is_blank(chunk)
-        elif time.monotonic() - last_sent >= seconds and (has_status or turn.has_begun):
+            is_blank = isinstance(chunk, str) and contract.is_blank(chunk)
+            has_status = has_status or (text != "" and not is_blank)
+        elif time.monotonic() - last_sent >= seconds and (has_status or events.turn.has_begun):
             buffered += KEEP_ALIVE
             has_status = True
         if buffered and has_status:
             yield buffered
             buffered, last_sent = "", time.monotonic()
     try:
-        last = events.done(await _result(task), turn)
+        last = events.done(await _result(task))
     except Exception as error:
         if not has_status:
             raise
         last = events.error(_failure(error))
     yield buffered + last
-
-
-async def _run(runtime: Runtime, turn: Turn) -> dict[str, Any]:
-    start = time.monotonic()
-    try:
-        last = await take_turn(runtime, turn)
-    except BaseException as error:
-        turn.fail(error)
-        raise
-    finally:
-        turn.milliseconds = round((time.monotonic() - start) * 1000)
-        log_turn(turn)
-    told = {name: value for name, value in last.items() if name in TOLD and value}
-    return {"session_id": turn.session_id, **told}
 
 
 async def _change(runtime: Runtime, call: Change) -> dict[str, Any]:
@@ -220,7 +228,30 @@ async def _change(runtime: Runtime, call: Change) -> dict[str, Any]:
     return {"session_id": id, "ended": True}
 
 
-async def _result(task: asyncio.Task[dict[str, Any]]) -> dict[str, Any]:
+def body_of(result: TurnResult) -> dict[str, Json]:
+    """Return what a caller gets of a turn; a turn that waits has no reply yet."""
+    body: dict[str, Json] = {"session_id": result.session_id, "turn": result.turn}
+    if result.waiting:
+        calls = result.waiting
+        body["waiting"] = [{"id": it.id, "tool": it.name, "input": it.input} for it in calls]
+    elif result.reply:
+        body["reply"] = result.reply
+    return body | cast(dict[str, Json], result.marks)
+
+
+def _watch(request: Request, task: asyncio.Task[Any]) -> None:
+    """Cancel a task when the client leaves; read the body before this."""
+
+    async def wait() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    watch = asyncio.create_task(wait())
+    watch.add_done_callback(lambda _: task.cancel())
+    task.add_done_callback(lambda _: watch.cancel())
+
+
+async def _result(task: asyncio.Task[Any]) -> Any:
     await asyncio.wait({task})
     if task.cancelled():  # by the shutdown, or because the client left
         raise AgentError("draining")

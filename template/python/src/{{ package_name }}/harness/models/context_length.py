@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..contract import AgentError, Turn
+from ..contract import AgentError
 from ..log import causes_of, describe
-from ..sessions.sessions import Session, chars_of
+from ..sessions.sessions import Message, Stage, chars_of
 
 MAX_TRIES = 6  # in one turn
 MIN_RESULT = 500  # characters of a tool's result that is not cut
@@ -110,18 +110,16 @@ class CuttableResult:
 class Shortening:
     """Makes the requests of one turn shorter when its model refuses them for their length."""
 
-    def __init__(self, session: Session, turn: Turn) -> None:
-        self.session = session
-        self._turn = turn
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
         self._tries = 0
         self._has_reduced = False  # the history
         self._cut = set[int]()  # the places of the results that were cut
 
     @property
-    def history(self) -> list[Any]:
+    def history(self) -> list[Message]:
         """The messages that stand before the turn, as the session holds them."""
-        messages: list[Any] = self.session.data["messages"]
-        return messages[: self.session.start["at"]]
+        return self._stage.history
 
     async def shorten(self, error: Exception, results: Sequence[CuttableResult]) -> None:
         """Shorten the history; if none is left, the results of this turn's tools.
@@ -135,7 +133,7 @@ class Shortening:
         # Later tries are for the results, if these take more room.
         is_small = self._tries > 2 and chars_of(self.history) <= _size_of(results)
         is_last = self._tries > MAX_TRIES
-        if self.session.turns and not is_last:
+        if self._stage.turns and not is_last:
             await self._reduce(drops_all=is_small)
             return
         cut = set[int]() if is_last else _halve(results)
@@ -150,14 +148,14 @@ class Shortening:
 
     async def _reduce(self, *, drops_all: bool = False) -> None:
         before = len(self.history)
-        await self.session.reduce(self._turn, drops_all=drops_all)
+        await self._stage.reduce(drops_all=drops_all)
         self._has_reduced = self._has_reduced or len(self.history) < before
 
     def _reason(self, results: Sequence[CuttableResult]) -> str:
         """Return what is too long, or "" for the prompt: the rest of the request is not larger."""
-        if _size_of(results) > len(self._turn.prompt):
+        if _size_of(results) > len(self._stage.turn.prompt):
             return RESULTS_TOO_LONG
-        return "" if len(self._turn.prompt) > MIN_PROMPT else OWN_TOO_LONG
+        return "" if len(self._stage.turn.prompt) > MIN_PROMPT else OWN_TOO_LONG
 
     def report(self) -> None:
         """Log what was shortened, if a request was too long."""

@@ -4,11 +4,11 @@ import asyncio
 import time
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
-from starlette.requests import Request
+from ..contract import DRAINING, AgentError
 
-from ..contract import AgentError
+Result = TypeVar("Result")
 
 
 class Turns:
@@ -30,8 +30,8 @@ class Turns:
         finally:
             self._reads -= 1
 
-    def start(self, work: Coroutine[Any, Any, Any], request: Request) -> asyncio.Task[Any]:
-        """Run a turn, or end a session; it is cancelled when the client leaves.
+    def start(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
+        """Run a turn, or end a session.
 
         Raises AgentError if no turn may start: `draining` or `server_busy`.
         """
@@ -42,11 +42,13 @@ class Turns:
             raise
         task = asyncio.create_task(work)
         self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
-        watch = asyncio.create_task(_client_left(request))
-        watch.add_done_callback(lambda _: task.cancel())
-        task.add_done_callback(lambda _: watch.cancel())
+        task.add_done_callback(self._forget)
         return task
+
+    def _forget(self, task: asyncio.Task[Any]) -> None:
+        self.tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # asyncio logs that of a task that nobody awaits: the turn is logged
 
     def _check_room(self) -> None:
         if self.is_draining:
@@ -66,10 +68,4 @@ class Turns:
         while self.tasks:
             await asyncio.wait(self.tasks, timeout=grace_seconds)
             for task in self.tasks:
-                task.cancel("draining")
-
-
-async def _client_left(request: Request) -> None:
-    """Wait until the client has left; read the body before this."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+                task.cancel(*DRAINING)

@@ -3,16 +3,29 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired, Protocol, TypedDict, cast
 from uuid import uuid4
 
-from ..contract import AgentError, Change, Turn, well_formed
+from ..contract import (
+    AgentError,
+    Change,
+    Marks,
+    ToolCall,
+    Turn,
+    TurnRequest,
+    TurnResult,
+    well_formed,
+)
 from ..settings import CoreSettings
 from .session_store import SessionStore, Stored
+
+Data = dict[str, Any]  # in the form of a framework
+Message = dict[str, Any]  # likewise
 
 Snapshot = dict[str, Any]
 """A committed session: {"scope", "schema_version", "created_at", "data", "app_data"}.
@@ -26,7 +39,7 @@ class TurnStart(TypedDict):
 
     at: int  # the index of its first message
     key: str | None
-    other: NotRequired[dict[str, Any]]
+    other: NotRequired[Data]
 
 
 class Fork(TypedDict):
@@ -36,7 +49,7 @@ class Fork(TypedDict):
     turn: int  # the last one that was copied
 
 
-class LastTurn(TypedDict):
+class LastTurn(Marks):
     """What a session keeps of its last turn, besides the messages."""
 
     actor: str | None
@@ -44,9 +57,7 @@ class LastTurn(TypedDict):
     key: str | None
     reply: str
     turns: list[TurnStart]  # those whose messages the session holds
-    restarted: NotRequired[bool]  # the turns before it have vanished from the store
     fork: NotRequired[Fork]
-    rolled_back: NotRequired[bool]  # the last turns before it have vanished from the store
 
 
 BINARY = {"bytes", "data", "image"}  # where messages hold the bytes of files, which are no text
@@ -54,48 +65,118 @@ BINARY = {"bytes", "data", "image"}  # where messages hold the bytes of files, w
 Loaded = tuple[Stored | None, Snapshot | None]
 
 
+class PlacedRequest(TurnRequest):
+    """A request that finds its place in the session itself."""
+
+    def place(self, session: "Session", turn: Turn) -> int:
+        """Return how many of the turns that the session holds stay before the turn."""
+        raise NotImplementedError
+
+
+class WaitingTurn(Protocol):
+    """A turn that waits for an approval."""
+
+    turn: int
+    prompt_key: str | None
+    prompt: str
+    messages: list[Message]
+
+    @property
+    def tool_calls(self) -> Sequence[ToolCall]:
+        """The calls that wait, by the ids of their approvals."""
+
+
+class SessionHooks:
+    """How a capability takes part in sessions; a method you do not override does nothing.
+
+    The first capability that returns a value decides.
+    """
+
+    async def begin_turn(self, session: "Session", turn: Turn) -> "Stage | TurnResult | None":
+        """Begin a turn in your own way, or answer it without a model."""
+
+    async def hold_turn(self, stage: "Stage", snapshot: Snapshot) -> TurnResult | None:
+        """Keep a turn whose tool calls wait for an approval."""
+
+    def find_waiting(self, session: "Session") -> WaitingTurn | None:
+        """Return the turn of a session that waits for an approval."""
+
+    async def replace_dropped(
+        self, turn: Turn, dropped: list[Message], at: int, last: int
+    ) -> list[Message] | None:
+        """Return messages for the front of a history, in place of the dropped ones.
+
+        `at` is where the turns of the dropped messages begin, behind the front of an earlier call;
+        `last` is the number of the last of these turns.
+        """
+
+    def session_ended(self, session_id: str) -> None:
+        """Use that a session was deleted. Not async; all capabilities are called."""
+
+
 class Session:
-    """A session during one turn: the committed snapshot, and the only way to replace it."""
+    """A committed session, as it was loaded, and the only way to replace it."""
 
     def __init__(self, sessions: "Sessions", id: str, actor: str | None, loaded: Loaded) -> None:
-        self._id, self._actor, self._sessions = id, actor, sessions
+        self.id = id
+        self.actor = actor
+        self.sessions = sessions
         self._stored, self.snapshot = loaded
         self.last: LastTurn | None = self.snapshot["app_data"] if self.snapshot else None
         if self.last and self.last["actor"] != actor:
             raise AgentError("session_forbidden")
         self.number = self.last["turn"] if self.last else 0
-        self.data = {"messages": []} | (self.snapshot["data"] if self.snapshot else {})
+        self.data: Data = {"messages": []} | (self.snapshot["data"] if self.snapshot else {})
         turns = self.last.get("turns") if self.last else []
         self.turns = find_turns(self.data) if turns is None else turns
         self.fork = self.last.get("fork") if self.last else None
-        self.waiting: Any = None  # a turn that waits for an approval
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the store has never had the session."""
+        return self._stored is None
 
     @property
     def is_rolled_back(self) -> bool:
         """Whether the store has lost turns that this process has seen."""
         return self._stored is not None and self._stored.is_rolled_back
 
-    async def begin(self, turn: Turn) -> LastTurn | None:
-        """Number the turn, and reduce `data` to the turns that the model is shown.
+    @property
+    def waiting(self) -> WaitingTurn | None:
+        """The turn that waits for an approval."""
+        found = (hooks.find_waiting(self) for hooks in self.sessions.hooks)
+        return next(filter(None, found), None)
 
-        If the turn's key repeats that of a turn in the session, return that turn for replay.
+    async def begin(self, turn: Turn) -> "Stage | TurnResult":
+        """Return the stage of a turn, or the result of an earlier turn with the same key.
+
         Raises AgentError: `invalid_request` if there is no turn to replace, `session_too_large`.
         """
-        if repeated := self.find_repeated(turn):
-            return repeated
-        end = turn.follow(self)
-        turn.number = self.number + 1 - len(self.turns) + end
+        for hooks in self.sessions.hooks:
+            if begun := await hooks.begin_turn(self, turn):
+                return begun
+        return self.find_repeated(turn) or await self.stage(turn)
+
+    async def stage(self, turn: Turn, end: int | None = None) -> "Stage":
+        """Number a turn, and return its stage: the turns before `end`, limited in length."""
+        if end is None:
+            end = self._find_place(turn)
+        stage = Stage(self, turn, end)
+        turn.number = stage.number + 1
         turn.prompt = turn.prompt or text_of(self.data["messages"][self.turns[end]["at"]])
         self.check_size(len(turn.prompt.encode()))
-        self.cut(end)
         turn.has_begun = True
-        await self._limit(turn)
-        self.start = TurnStart(at=len(self.data["messages"]), key=turn.key)
-        self.other = without_messages(self.data)
-        return None
+        await stage.limit()
+        return stage
 
-    def find_repeated(self, turn: Turn) -> LastTurn | None:
-        """Return the turn that this one repeats, by its key, and fill this one from it.
+    def _find_place(self, turn: Turn) -> int:
+        request = turn.request
+        if isinstance(request, PlacedRequest):
+            return request.place(self, turn)
+        return len(self.turns) if request.replaces is None else self.find(request.replaces)
+
+    def find_repeated(self, turn: Turn) -> TurnResult | None:
+        """Return the result of the turn that this one repeats, by its key.
 
         Turns that a fork copied do not count. A turn that replaces another one can repeat only the
         last, or the one that stands in that place by now.
@@ -103,140 +184,63 @@ class Session:
         if not self.last or turn.key is None:
             return None
         if turn.key == self.last["key"]:
-            turn.replay(self.number, self.last["reply"])
-            return self.last
+            return turn.replay(self.number, self.last["reply"], marks_of(self.last))
         bounds = [*(start["at"] for start in self.turns), len(self.data["messages"])]
         first = self.number - len(self.turns) + 1
         copied = self.fork["turn"] if self.fork else 0
+        replaces = turn.request.replaces
         for index, start in enumerate(self.turns):
             number = first + index
-            is_in_place = turn.replaces is None or turn.replaces == number
+            is_in_place = replaces is None or replaces == number
             if number > copied and is_in_place and start["key"] == turn.key:
                 messages = self.data["messages"][bounds[index] : bounds[index + 1]]
-                reply = _reply_of(messages)
-                turn.replay(number, reply)
-                return self._last_turn(number, turn.key, reply, [])
+                return turn.replay(number, _reply_of(messages))
         return None
-
-    def _last_turn(
-        self, number: int, key: str | None, reply: str, turns: list[TurnStart]
-    ) -> LastTurn:
-        last = LastTurn(actor=self._actor, turn=number, key=key, reply=reply, turns=turns)
-        if self.fork:
-            last["fork"] = self.fork
-        return last
-
-    async def _limit(self, turn: Turn) -> None:
-        """Cut a history of too many messages or characters to half, in front of this turn."""
-        messages = self.data["messages"]
-        settings = self._sessions.settings
-        before = _chars_before(messages)
-        # Half the limit leaves room for later turns, whose requests begin alike: caches hold.
-        least = least_chars = 0
-        if len(messages) > settings.history_messages:
-            least = len(messages) - settings.history_messages // 2
-        if before[-1] > settings.history_chars:
-            least_chars = before[-1] - settings.history_chars // 2
-        if least or least_chars:
-            end = self.find_cut(lambda at: at >= least and before[at] >= least_chars)
-            await self.shorten(turn, end)
-
-    def find_cut(self, fits: Callable[[int], bool]) -> int:
-        """Return where the first turn that fits begins, or the last turn."""
-        return _first(self.turns, fits)
-
-    async def shorten(self, turn: Turn, end: int) -> None:
-        """Drop the messages in front of this index, where a turn begins or the history ends."""
-        self.turns = _drop(self.data, self.turns, end)
-
-    async def reduce(self, turn: Turn, *, drops_all: bool = False) -> None:
-        """Remove the older half (by size) or all of the history in front of a running turn.
-
-        The session in the store changes with the commit of the turn.
-        """
-        messages, at = self.data["messages"], self.start["at"]
-        self.data["messages"] = messages[:at]
-        before = _chars_before(messages[:at])
-        later = [start["at"] for start in self.turns[1:]]
-        if not self.turns:
-            self.data["messages"] = []
-        elif drops_all or not later:
-            await self.shorten(turn, at)
-        else:
-            half = (before[self.turns[0]["at"]] + before[at]) / 2
-            await self.shorten(turn, next((it for it in later if before[it] >= half), later[-1]))
-        self.start["at"] = len(self.data["messages"])
-        self.data["messages"] = self.data["messages"] + messages[at:]
 
     def find(self, number: int) -> int:
         """Return the index of a turn, given its number (0: the last). Raises `invalid_request`."""
-        first, number = self.number - len(self.turns) + 1, number or self.number
+        first = self.number - len(self.turns) + 1
+        number = number or self.number
         if not self.turns or not first <= number <= self.number:
             held = f"No turn {number}: the session holds turns {first} to {self.number}."
             what = held if self.turns else "The session holds no turns."
             raise AgentError("invalid_request", what)
         return number - first
 
-    def cut(self, end: int) -> LastTurn:
-        """Reduce the session to what it was before the turn of this index."""
-        number = self.number - len(self.turns) + end
-        if end < len(self.turns):
-            messages = self.data["messages"][: self.turns[end]["at"]]
-            others = (start["other"] for start in self.turns[end:] if "other" in start)
-            self.data = next(others, self.data) | {"messages": messages}
-            self.turns = self.turns[:end]
-        if self.fork:
-            self.fork = Fork(key=self.fork["key"], turn=min(self.fork["turn"], number))
-        return self._last_turn(number, None, "", self.turns)
-
     def check_size(self, size: int) -> None:
         """Raise `session_too_large` if a snapshot of so many bytes is."""
-        if size > self._sessions.store.max_bytes:
+        if size > self.sessions.store.max_bytes:
             raise AgentError("session_too_large", detail=f"{size} bytes")
-
-    async def commit(self, turn: Turn, snapshot: Snapshot, saved: Callable[[], None]) -> LastTurn:
-        """Save the snapshot that a turn leaves, call `saved`, and return the `app_data`.
-
-        `saved` is a callback because a save whose acknowledgement was lost is found by a later
-        load, in another turn. Raises AgentError.
-        """
-        if turn.waiting:
-            name = turn.waiting[0].name
-            what = f"The tool {name} asks for an approval, which nobody can give here"
-            detail = f"tool {name} asks for approval"
-            raise AgentError("reply_incomplete", f"{what}; this turn was not kept.", detail)
-        if self.other != without_messages(snapshot["data"]):
-            self.start["other"] = self.other
-        last = self._last_turn(turn.number, turn.key, turn.reply, [*self.turns, self.start])
-        if self._stored and not self.last:  # the turns before it have vanished
-            last["restarted"] = True
-        if self.is_rolled_back:
-            last["rolled_back"] = True
-        await self.save(snapshot, last, saved)
-        return last
 
     async def save(
         self, snapshot: Snapshot, last: LastTurn, saved: Callable[[], None] = lambda: None
-    ) -> bytes:
-        """Save, and return the JSON; if it is too large, without its oldest turns."""
+    ) -> None:
+        """Save, and call `saved`; if it is too large, without its oldest turns."""
         serialized = serialize(snapshot | {"app_data": last})
-        excess = len(serialized) - self._sessions.store.max_bytes
+        excess = len(serialized) - self.sessions.store.max_bytes
         if excess > 0:
             data = dict(snapshot["data"])
-            ends = [0, *accumulate(len(serialize(message)) for message in data["messages"])]
-            first = _first(last["turns"], lambda at: ends[at] >= excess)
-            last["turns"] = _drop(data, last["turns"], first)
+            last["turns"] = _drop_excess(data, last["turns"], excess)
             serialized = serialize(snapshot | {"data": data, "app_data": last})
         self.check_size(len(serialized))
         expected = self._stored.revision if self._stored else None
-        await self._sessions.store.save(self._id, serialized, expected, saved)
-        return serialized
+        await self.sessions.store.save(self.id, serialized, expected, saved)
+
+    async def claim(self, snapshot: Snapshot, last: LastTurn) -> Snapshot | None:
+        """Save, and return the stored session: the commit of a turn must find that."""
+        await self.save(snapshot, last)
+        claimed = await self.sessions.store.load(self.id)
+        if not claimed or not claimed.snapshot:
+            return None
+        self._stored = replace(claimed, is_rolled_back=self.is_rolled_back)
+        stored: Snapshot = json.loads(claimed.snapshot)
+        return stored
 
     async def take_back(self) -> int:
         """Delete the last turn, and return its number. Raises AgentError if there is none."""
-        last = self.cut(self.find(0))
-        if last["turn"]:
-            await self.save((self.snapshot or {}) | {"data": self.data}, last)
+        earlier = Excerpt(self, self.find(0))
+        if earlier.number:
+            await self.save((self.snapshot or {}) | {"data": earlier.data}, earlier.last_turn())
         else:
             await self.end()
         return self.number
@@ -244,18 +248,165 @@ class Session:
     async def end(self) -> None:
         """Delete the session, if it was found."""
         if self._stored:
-            await self._sessions.store.end(self._id)
+            await self.sessions.store.end(self.id)
+        for hooks in self.sessions.hooks:
+            hooks.session_ended(self.id)
+
+
+class Excerpt:
+    """The first turns of a session, without those from the index `end` on."""
+
+    def __init__(self, session: Session, end: int) -> None:
+        self.session = session
+        self.number = session.number - len(session.turns) + end  # of the last turn
+        self.turns = session.turns[:end]
+        dropped = session.turns[end:]
+        self.history: list[Message] = session.data["messages"]
+        if dropped:
+            self.history = self.history[: dropped[0]["at"]]
+        others = (start["other"] for start in dropped if "other" in start)
+        self.other: Data = next(others, without_messages(session.data))
+        self.fork = session.fork
+        if self.fork:
+            self.fork = Fork(key=self.fork["key"], turn=min(self.fork["turn"], self.number))
+
+    @property
+    def data(self) -> Data:
+        """What the framework keeps."""
+        return {**self.other, "messages": self.history}
+
+    def last_turn(self, key: str | None = None, reply: str = "") -> LastTurn:
+        """Return the `app_data` of a session that ends here."""
+        actor, turns = self.session.actor, [*self.turns]
+        last = LastTurn(actor=actor, turn=self.number, key=key, reply=reply, turns=turns)
+        if self.fork:
+            last["fork"] = self.fork
+        return last
+
+
+class Stage(Excerpt):
+    """The turns that a running turn continues, until its commit."""
+
+    def __init__(self, session: Session, turn: Turn, end: int) -> None:
+        super().__init__(session, end)
+        self.turn = turn
+        self.key = turn.key  # of the prompt
+        self.marks = Marks()  # of the commit
+        # Of a turn that goes on after a wait: its messages, what else the framework kept, and the
+        # answers of a person, in the framework's form.
+        self.resumed: list[Message] = []
+        self.resumed_other: Data | None = None
+        self.answers: Any = None
+
+    @property
+    def at(self) -> int:
+        """The index of the first message of the turn."""
+        return len(self.history)
+
+    @property
+    def data(self) -> Data:
+        """What the framework keeps, and the messages of the turn that goes on."""
+        other = self.other if self.resumed_other is None else self.resumed_other
+        return {**other, "messages": [*self.history, *self.resumed]}
+
+    async def limit(self) -> None:
+        """Cut a history of too many messages or characters to half."""
+        settings = self.session.sessions.settings
+        before = _chars_before(self.history)
+        # Half the limit leaves room for later turns, whose requests begin alike: caches hold.
+        least = least_chars = 0
+        if self.at > settings.history_messages:
+            least = self.at - settings.history_messages // 2
+        if before[-1] > settings.history_chars:
+            least_chars = before[-1] - settings.history_chars // 2
+        if least or least_chars:
+            starts = [turn["at"] for turn in self.turns] or [0]
+            end = starts[-1]
+            # A single turn that is too large stays: each of its kind would need a summary.
+            if self.session.sessions.replaces_dropped and len(starts) > 1:
+                end = self.at
+            fits = (at for at in starts if at >= least and before[at] >= least_chars)
+            await self.shorten(next(fits, end))
+
+    async def shorten(self, end: int) -> None:
+        """Drop the messages in front of this index, where a turn begins or the history ends."""
+        dropped = self.history[:end]
+        at = self.turns[0]["at"] if self.turns else self.at
+        self.turns = _moved(self.turns, end, 0)
+        self.history = self.history[end:]
+        for hooks in self.session.sessions.hooks if dropped else ():
+            last = self.number - len(self.turns)
+            front = await hooks.replace_dropped(self.turn, dropped, at, last)
+            if front is not None:
+                self.turns = _moved(self.turns, 0, len(front))
+                self.history = [*front, *self.history]
+                return
+
+    async def reduce(self, *, drops_all: bool = False) -> None:
+        """Remove the older half (by size) or all of the history in front of the running turn.
+
+        The session in the store changes with the commit of the turn.
+        """
+        later = [start["at"] for start in self.turns[1:]]
+        if not self.turns:
+            self.history = []
+        elif drops_all or not later:
+            await self.shorten(self.at)
+        else:
+            before = _chars_before(self.history)
+            half = (before[self.turns[0]["at"]] + before[-1]) / 2
+            await self.shorten(next((at for at in later if before[at] >= half), later[-1]))
+
+    async def commit(self, snapshot: Snapshot, saved: Callable[[], None]) -> TurnResult:
+        """Save the snapshot that the turn leaves, call `saved`, and return the result.
+
+        `saved` is a callback because a save whose acknowledgement was lost is found by a later
+        load, in another turn. Raises AgentError.
+        """
+        turn, session = self.turn, self.session
+        if turn.waiting:
+            return await self._hold(snapshot)
+        start = TurnStart(at=self.at, key=self.key)
+        if self.other != without_messages(snapshot["data"]):
+            start["other"] = self.other
+        if not session.is_new and not session.last:  # the turns before it have vanished
+            self.marks["restarted"] = True
+        if session.is_rolled_back:
+            self.marks["rolled_back"] = True
+        last = LastTurn(**self.last_turn(turn.key, turn.reply), **self.marks)
+        last["turn"] = turn.number
+        last["turns"].append(start)
+        await session.save(snapshot, last, saved)
+        return turn.end("committed", self.marks)
+
+    async def _hold(self, snapshot: Snapshot) -> TurnResult:
+        for hooks in self.session.sessions.hooks:
+            if result := await hooks.hold_turn(self, snapshot):
+                return result
+        name = self.turn.waiting[0].name
+        what = f"The tool {name} asks for an approval, which nobody can give here"
+        detail = f"tool {name} asks for approval"
+        raise AgentError("reply_incomplete", f"{what}; this turn was not kept.", detail)
 
 
 class Sessions:
     """The sessions of this process."""
 
-    def __init__(self, settings: CoreSettings, store: SessionStore) -> None:
-        self.settings, self.store = settings, store
-        self.session_class = Session
+    def __init__(
+        self, settings: CoreSettings, store: SessionStore, hooks: Sequence[SessionHooks] = ()
+    ) -> None:
+        self.settings = settings
+        self.store = store
+        self.hooks = hooks
         self._locks: dict[str, asyncio.Lock] = {}
         self._loads: dict[str, asyncio.Task[Loaded]] = {}  # the latest of each
         self._turns: Counter[str] = Counter()  # running or waiting
+
+    @property
+    def replaces_dropped(self) -> bool:
+        """Whether a capability may put messages in place of dropped ones."""
+        default = SessionHooks.replace_dropped
+        return any(type(hooks).replace_dropped is not default for hooks in self.hooks)
 
     @asynccontextmanager
     async def open(self, session_id: str, actor: str | None) -> AsyncIterator[Session]:
@@ -268,7 +419,7 @@ class Sessions:
         if load := self._loads.get(session_id):  # other actors get no place in the queue
             await asyncio.wait({load})
             if not load.cancelled() and not load.exception():
-                self.session_class(self, session_id, actor, load.result())
+                Session(self, session_id, actor, load.result())
         if self._turns[session_id] > self.settings.session_queue:
             raise AgentError("session_busy")
         self._turns[session_id] += 1
@@ -276,7 +427,7 @@ class Sessions:
             async with self._locks.setdefault(session_id, asyncio.Lock()):
                 load = asyncio.create_task(self._load(session_id))
                 self._loads[session_id] = load
-                yield self.session_class(self, session_id, actor, await load)
+                yield Session(self, session_id, actor, await load)
         finally:
             self._turns[session_id] -= 1
             if not self._turns[session_id]:
@@ -294,7 +445,8 @@ class Sessions:
                 if copy.fork and copy.fork["key"] == key:
                     return
         async with self.open(change.session_id, actor) as session:
-            last = session.cut(session.find(change.turns) + 1)
+            copied = Excerpt(session, session.find(change.turns) + 1)
+        last = copied.last_turn()
         # Without a unique key, the same copy by another process looks like this one.
         last["fork"] = Fork(key=key or uuid4().hex, turn=change.turns)
         async with self.open(to, actor) as copy:
@@ -302,14 +454,14 @@ class Sessions:
                 return
             if copy.last:
                 raise AgentError("session_conflict", f"The session {to} exists already.")
-            await copy.save((session.snapshot or {}) | {"data": session.data}, last)
+            await copy.save((session.snapshot or {}) | {"data": copied.data}, last)
 
     async def read(self, session_id: str, actor: str | None) -> Session:
         """Return the session to read; usually without a wait. Raises like `open`."""
         if load := self._loads.get(session_id):  # what the running turn began with
             await asyncio.wait({load})
             if not load.cancelled():
-                return self.session_class(self, session_id, actor, load.result())
+                return Session(self, session_id, actor, load.result())
         async with self.open(session_id, actor) as session:
             return session
 
@@ -318,7 +470,7 @@ class Sessions:
         return stored, json.loads(stored.snapshot) if stored and stored.snapshot else None
 
 
-def serialize(value: Any) -> bytes:
+def serialize(value: object) -> bytes:
     """Return JSON in UTF-8. Bytes become URL-safe base64, NaN null, others what pydantic makes."""
     import pydantic_core  # takes 10 ms, and `--help` does not need it
 
@@ -329,31 +481,31 @@ def serialize(value: Any) -> bytes:
         return well_formed(json.dumps(value, ensure_ascii=False, default=default)).encode()
 
 
-def find_turns(data: dict[str, Any]) -> list[TurnStart]:
+def find_turns(data: Data) -> list[TurnStart]:
     """Return the turns of a session that was stored without `turns`."""
     are_prompts = [m["role"] == "user" and text_of(m) != "" for m in data["messages"]]
     return [TurnStart(at=at, key=None) for at, is_prompt in enumerate(are_prompts) if is_prompt]
 
 
-def text_of(message: dict[str, Any]) -> str:
+def text_of(message: Message) -> str:
     """Return the text of a message, in the form of either framework."""
     parts = message.get("content") or message.get("parts") or []
     return "".join(part.get("text", "") for part in parts)
 
 
-def _reply_of(messages: list[dict[str, Any]]) -> str:
+def _reply_of(messages: list[Message]) -> str:
     """Return the text of the replies among messages, in the form of either framework."""
     replies = (message for message in messages if message["role"] == "assistant")
     parts = (part for reply in replies for part in reply.get("content") or reply.get("parts") or [])
     return "".join(part.get("text", "") for part in parts if part.get("kind", "text") == "text")
 
 
-def without_messages(data: dict[str, Any]) -> dict[str, Any]:
+def without_messages(data: Data) -> Data:
     """Return what else a framework keeps."""
     return {name: value for name, value in data.items() if name != "messages"}
 
 
-def chars_of(value: Any) -> int:
+def chars_of(value: object) -> int:
     """Return the number of characters of all texts in messages."""
     if isinstance(value, str):
         return len(value)
@@ -364,18 +516,34 @@ def chars_of(value: Any) -> int:
     return 0
 
 
-def _chars_before(messages: list[Any]) -> list[int]:
+def _chars_before(messages: list[Message]) -> list[int]:
     """Return the number of characters in front of each message, and that of all."""
     return [0, *accumulate(map(chars_of, messages))]
 
 
-def _first(turns: list[TurnStart], fits: Callable[[int], bool]) -> int:
-    """Return where the first turn that fits begins, or the last."""
+def marks_of(last: LastTurn) -> Marks:
+    """Return what callers learn about the turns before the last one."""
+    names = Marks.__annotations__
+    return cast(Marks, {name: True for name in names if last.get(name)})
+
+
+def _drop_excess(data: Data, turns: list[TurnStart], excess: int) -> list[TurnStart]:
+    """Drop the oldest turns of `data` until `excess` bytes are gone; return the other turns.
+
+    What stands in front of the turns, such as a summary, is kept if it fits.
+    """
+    messages = data["messages"]
+    ends = [0, *accumulate(len(serialize(message)) for message in messages)]
     starts = [turn["at"] for turn in turns] or [0]
-    return next(filter(fits, starts), starts[-1])
+    front = starts[0]
+    end = next((at for at in starts[1:] if ends[at] - ends[front] >= excess), None)
+    if end is None:
+        front = 0
+        end = next((at for at in starts if ends[at] >= excess), starts[-1])
+    data["messages"] = messages[:front] + messages[end:]
+    return _moved(turns, end, front)
 
 
-def _drop(data: dict[str, Any], turns: list[TurnStart], at: int) -> list[TurnStart]:
-    """Drop the messages before an index; return where the turns behind it begin."""
-    data["messages"] = data["messages"][at:]
-    return [{**turn, "at": turn["at"] - at} for turn in turns if turn["at"] >= at]
+def _moved(turns: list[TurnStart], start: int, to: int) -> list[TurnStart]:
+    """Return the turns from the index `start` on, as if that were at the index `to`."""
+    return [{**turn, "at": turn["at"] - start + to} for turn in turns if turn["at"] >= start]

@@ -36,7 +36,7 @@ def chat(app: AgentApp, question: str | None, session: str, actor: str | None) -
     from ..runtime import start_runtime
     from .conversation import Conversation
 
-    runtime = start_runtime(app, settings, findings)
+    runtime = start_runtime(app, settings, findings, logs_turns=False)
     if runtime.actor_required and actor is None:
         actor = "local-user"
         click.echo(f"You are {actor}; choose another with `--actor ID`.")

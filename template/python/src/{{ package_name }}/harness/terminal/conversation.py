@@ -8,13 +8,13 @@ from uuid import uuid4
 
 import click
 
-from ..contract import Turn, check_prompt
+from ..contract import Turn, TurnRequest, TurnResult, Usage
 from ..late_errors import run_to_end
 from ..log import as_agent_error
 from ..models.advice import explain
 from ..runtime import Runtime
-from ..sessions.sessions import LastTurn, text_of
-from ..turn import describe_tools, take_turn
+from ..sessions.sessions import text_of
+from ..turn import describe_tools
 from .screen import HELP, Screen, shorten
 
 
@@ -47,20 +47,21 @@ class Conversation:
             self.is_over = True
 
     def _hear(self, line: str, word: str) -> None:
-        turn = Turn(self.session_id, self._actor, None, "", self._screen.show)
         match word:
             case "/quit" | "exit" | "quit" if not self._screen.is_once:
                 self.is_over = True
             case "/help":
                 self._screen.print(HELP)
             case "/new":
-                self.session_id, self.turns = str(uuid4()), 0
-                click.echo(f"Started session {self.session_id} (previous: {turn.session_id}).")
+                previous = self.session_id
+                self.session_id = str(uuid4())
+                self.turns = 0
+                click.echo(f"Started session {self.session_id} (previous: {previous}).")
             case "/session":
                 click.echo(f"This is session {self.session_id}.")
             case "/retry":
-                turn.replaces = 0
-                self._take(turn)
+                request = TurnRequest(self.session_id, "", actor=self._actor, replaces=0)
+                self._take(request)
             case "/undo":
                 number = run_to_end(self._runner, self._take_back())
                 click.echo(f"Turn {number} was deleted.")
@@ -76,18 +77,22 @@ class Conversation:
                 self.failures += 1
                 click.echo("No such command: /help lists them.")
             case _ if word or self._screen.is_once:
-                turn.prompt = check_prompt(line, self._runtime.settings.max_prompt_chars)
-                self._take(turn)
+                self._take(TurnRequest(self.session_id, line, actor=self._actor))
 
-    def _take(self, turn: Turn) -> None:
+    def _take(self, request: TurnRequest) -> None:
         """Run a turn, and the turns that go on with answers of the person."""
-        turns = [turn]
-        last, seconds = self._run(turn)
-        while last and (answers := self._runtime.ask(last, turns[-1], self._screen.read)):
-            turns.append(answers)
-            last, more_seconds = self._run(answers)
-            seconds += more_seconds
-        if last:
+        turns = list[Turn]()
+        seconds = 0.0  # without those in which the person reads
+        next_request: TurnRequest | None = request
+        while next_request:
+            turns.append(Turn(next_request, self._screen.show))
+            began = time.monotonic()
+            result = run_to_end(self._runner, self._screen.follow(self._answer(turns[-1])))
+            seconds += time.monotonic() - began
+            if result is None:
+                break
+            next_request = self._runtime.ask(result, next_request, self._screen.read)
+        if result:
             self.turns += 1
             self._screen.end_reply(describe_cost(turns, seconds))
         elif self._screen.is_piped:
@@ -97,11 +102,8 @@ class Conversation:
             self._screen.end_line()
             click.echo("Interrupted: nothing of this turn was kept.")
 
-    def _run(self, turn: Turn) -> tuple[LastTurn | None, float]:
-        """Return the result of a turn, or None if Ctrl-C cancelled it; and its seconds."""
-        start = time.monotonic()
-        last = run_to_end(self._runner, self._screen.follow(take_turn(self._runtime, turn)))
-        return last, time.monotonic() - start
+    async def _answer(self, turn: Turn) -> TurnResult:
+        return await self._runtime.start(turn)
 
     async def _take_back(self) -> int:
         async with self._runtime.sessions.open(self.session_id, self._actor) as session:
@@ -119,11 +121,9 @@ class Conversation:
 
 def describe_cost(turns: list[Turn], seconds: float) -> str:
     """Return the tokens and the time of the turns of a reply, and their details."""
-    tokens_in = sum(turn.input_tokens for turn in turns)
-    cached = sum(turn.cached_tokens for turn in turns)
-    tokens_out = sum(turn.output_tokens for turn in turns)
+    usage = sum((turn.usage for turn in turns), Usage())
     facts = [f"{seconds:.1f} s", *(turn.detail for turn in turns if turn.detail)]
-    if tokens_in or tokens_out:
-        of_cache = f" ({cached:,} cached)" if cached else ""
-        facts.insert(0, f"{tokens_in:,} tokens in{of_cache}, {tokens_out:,} out")
+    if usage.input_tokens or usage.output_tokens:
+        of_cache = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
+        facts.insert(0, f"{usage.input_tokens:,} tokens in{of_cache}, {usage.output_tokens:,} out")
     return ", ".join(facts)

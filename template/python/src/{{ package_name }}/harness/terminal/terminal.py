@@ -22,7 +22,7 @@ from rich.syntax import Syntax
 from rich.text import Text
 from rich.theme import Theme
 
-from ..contract import CONTROL, Chunk, ToolCall, visible
+from ..contract import CONTROL, Chunk, ToolCall, ToolResult, visible
 from .screen import Screen, shorten
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Terminal(Screen):
         if isinstance(chunk, ToolCall):
             given = json.dumps(chunk.input, ensure_ascii=False, separators=(",", ":"))
             self._calls[chunk.id] = f"{shorten(visible(chunk.name))} {shorten(visible(given))}"
-        else:
+        elif isinstance(chunk, ToolResult):
             sign = "failed:" if chunk.is_error else "->"
             line = f"{self._calls.get(chunk.id)} {sign} {shorten(chunk.text)}"
             self.print(line, "dim")

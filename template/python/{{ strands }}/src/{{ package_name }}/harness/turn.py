@@ -1,4 +1,4 @@
-"""One turn as a transaction: stage a copy of the session, stream the reply, commit at the end."""
+"""The answer of the agent in one turn, as it streams, on a copy of the session."""
 
 import asyncio
 import json
@@ -9,7 +9,8 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any, get_args
 
-from strands import Agent, Snapshot
+from strands import Agent
+from strands import Snapshot as AgentSnapshot
 from strands.agent.conversation_manager import NullConversationManager
 from strands.hooks import AfterToolCallEvent
 from strands.middleware import ExecuteToolStage
@@ -17,96 +18,93 @@ from strands.types.agent import Limits
 from strands.types.event_loop import StopReason
 from strands.types.exceptions import MaxTokensReachedException
 
-from .contract import ERRORS, AgentError, ToolCall, ToolResult, Turn, is_blank, well_formed
-from .deadline import time_limit
+from .contract import ERRORS, AgentError, ToolCall, ToolResult, Usage, is_blank
 from .log import describe, place_of
 from .messages import Messages, Repairs, call_of, check_messages, decode, merge, refused
 from .models.context_length import Shortening
-from .runtime import Runtime
-from .sessions.sessions import LastTurn
+from .modules import AgentModule
+from .sessions.sessions import Message, Snapshot, Stage
+from .settings import CoreSettings
 
 log = logging.getLogger(__name__)
 IN_TOOL = ContextVar("IN_TOOL", default=False)
 
 
-async def take_turn(runtime: Runtime, turn: Turn) -> LastTurn:
-    """Run one turn, and return what the session keeps of it.
+async def answer_turn(
+    stage: Stage, module: AgentModule, options: dict[str, Any], settings: CoreSettings
+) -> tuple[Snapshot, list[Message]]:
+    """Run the agent; return the session as the turn leaves it, and the messages it added.
 
-    The session changes only in the last step, so there is nothing to undo: a turn that fails,
-    is cancelled, times out or ends without a complete reply leaves no trace.
-    Raises AgentError.
+    Raises AgentError unless the agent ended well, or its tools wait for an approval.
     """
-    async with (
-        runtime.around(turn),
-        runtime.sessions.open(turn.session_id, turn.actor) as session,
-    ):
-        if last := await session.begin(turn):
-            if turn.reply:  # there is none of a turn that waits without text
-                await turn.emit(turn.reply)
-            return last
-        try:
-            async with time_limit(runtime.settings.turn_timeout_seconds) as limit:
-                shortening = Shortening(session, turn)
-                agent = _stage(runtime, turn, session.data, shortening)
-                usage = agent.event_loop_metrics.accumulated_usage
-                try:
-                    await _stream(runtime, agent, turn)
-                finally:
-                    shortening.report()
-                    turn.cached_tokens = usage.get("cacheReadInputTokens", 0)
-                    written = usage.get("cacheWriteInputTokens", 0)
-                    turn.input_tokens = usage["inputTokens"] + turn.cached_tokens + written
-                    turn.output_tokens = usage["outputTokens"]
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            raise AgentError("turn_timeout") from None
-        # A hook of the SDK may add a message after one of the same role.
-        at = session.start["at"]
-        agent.messages[at:] = merge(agent.messages[at:])
-        check_messages(agent.messages[at:], waits=bool(turn.waiting))
-        # Without the system prompt: each turn uses the SYSTEM_PROMPT of the current code.
-        snapshot = agent.take_snapshot(preset="session", exclude=["messages"]).to_dict()
-        snapshot["data"]["messages"] = agent.messages  # without the SDK's copy of each
-        added = agent.messages[at:]
-        return await session.commit(turn, snapshot, partial(runtime.committed, turn, added))
+    turn = stage.turn
+    shortening = Shortening(stage)
+    agent = _make_agent(stage, module, options, settings, shortening)
+    try:
+        await _stream(agent, stage, settings)
+    finally:
+        shortening.report()
+        turn.usage += _usage_of(agent)
+    # A hook of the SDK may add a message after one of the same role.
+    added = merge(agent.messages[stage.at :])
+    agent.messages[stage.at :] = added
+    check_messages(added, waits=bool(turn.waiting))
+    # Without the system prompt: each turn uses the SYSTEM_PROMPT of the current code.
+    snapshot = agent.take_snapshot(preset="session", exclude=["messages"]).to_dict()
+    snapshot["data"]["messages"] = agent.messages  # without the SDK's copy of each
+    return snapshot, added
 
 
-def _stage(runtime: Runtime, turn: Turn, data: dict[str, Any], shortening: Shortening) -> Agent:
+def _make_agent(
+    stage: Stage,
+    module: AgentModule,
+    options: dict[str, Any],
+    settings: CoreSettings,
+    shortening: Shortening,
+) -> Agent:
     """Return a new agent that continues the session and shares no state with it."""
-    options = {"system_prompt": runtime.modules.agent.SYSTEM_PROMPT, **runtime.prepare(turn)}
     agent = Agent(
         callback_handler=None,  # the default prints every token
         conversation_manager=NullConversationManager(),
-        interventions=getattr(runtime.modules.agent, "INTERVENTIONS", []),
+        interventions=getattr(module, "INTERVENTIONS", []),
         retry_strategy=None,  # a retry after the first chunk would repeat it
-        **options,
+        **{"system_prompt": module.SYSTEM_PROMPT, **options},
     )
     agent.hooks.add_callback(AfterToolCallEvent, _log_tool_failure)  # else the SDK infers it
-    running = asyncio.Semaphore(runtime.settings.max_tools_at_once)
+    running = asyncio.Semaphore(settings.max_tools_at_once)
     agent.add_middleware(ExecuteToolStage, partial(_contain, running))
-    Repairs(agent, runtime.settings, shortening)
+    Repairs(agent, settings, shortening)
+    data = stage.data
     decode(data)
     # Without the SDK's copy of each message.
-    agent.load_snapshot(Snapshot("agent", "1.0", data | {"messages": []}, {}))
+    agent.load_snapshot(AgentSnapshot("agent", "1.0", data | {"messages": []}, {}))
     agent.messages = Messages(data["messages"])
     return agent
 
 
-async def _stream(runtime: Runtime, agent: Agent, turn: Turn) -> None:
+def _usage_of(agent: Agent) -> Usage:
+    usage = agent.event_loop_metrics.accumulated_usage
+    cached = usage.get("cacheReadInputTokens", 0)
+    written = usage.get("cacheWriteInputTokens", 0)
+    return Usage(usage["inputTokens"] + cached + written, cached, usage["outputTokens"])
+
+
+async def _stream(agent: Agent, stage: Stage, settings: CoreSettings) -> None:
     """Run the agent; raise AgentError unless it ended well, or its tools wait."""
-    result, is_whole, size = None, False, 0
-    limits = Limits(turns=runtime.settings.max_steps)
-    events = agent.stream_async(turn.answers or turn.prompt, limits=limits)
+    turn = stage.turn
+    result = None
+    is_whole = False
+    size = 0
+    limits = Limits(turns=settings.max_steps)
+    events = agent.stream_async(stage.answers or turn.prompt, limits=limits)
     try:
         async with aclosing(events):  # type: ignore[type-var]
             async for event in events:
                 size += _size(event)
-                if size > runtime.settings.max_reply_bytes:
+                if size > settings.max_reply_bytes:
                     raise AgentError("reply_incomplete", detail="MAX_REPLY_BYTES")
                 if text := event.get("data"):
-                    turn.texts.append(well_formed(text))
-                    await turn.emit(turn.texts[-1])
+                    await turn.say(text)
                 for use in tools_of(event.get("message", {"content": []})):
                     await turn.emit(use)
                 if {"messageStart", "messageStop"} & event.get("event", {}).keys():

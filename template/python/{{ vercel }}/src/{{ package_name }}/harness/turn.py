@@ -1,18 +1,16 @@
-"""One turn as a transaction: stage a copy of the session, stream the reply, commit at the end."""
+"""The answer of the agent in one turn, as it streams, on a copy of the session."""
 
 import asyncio
 import json
 import logging
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 import ai
 from pydantic import TypeAdapter
 
-from .contract import ERRORS, AgentError, ToolCall, ToolResult, Turn, well_formed
-from .deadline import time_limit
+from .contract import ERRORS, AgentError, ToolCall, ToolResult, Turn, Usage
 from .log import describe, place_of
 from .messages import (
     CallPart,
@@ -27,48 +25,29 @@ from .messages import (
     results_in,
 )
 from .models.context_length import Shortening
-from .runtime import Runtime
-from .sessions.sessions import LastTurn
+from .modules import AgentModule
+from .sessions.sessions import Snapshot, Stage
 from .settings import CoreSettings
 
 log = logging.getLogger(__name__)
 MESSAGES = TypeAdapter(list[Message])
 
 
-async def take_turn(runtime: Runtime, turn: Turn) -> LastTurn:
-    """Run one turn, and return what the session keeps of it.
+async def answer_turn(
+    stage: Stage, module: AgentModule, options: dict[str, Any], settings: CoreSettings
+) -> tuple[Snapshot, list[Message]]:
+    """Run the agent; return the session as the turn leaves it, and the messages it added.
 
-    The session changes only in the last step, so there is nothing to undo: a turn that fails,
-    is cancelled, times out or ends without a complete reply leaves no trace.
-    Raises AgentError.
+    Raises AgentError unless the agent ended well, or its tools wait for an approval.
     """
-    async with (
-        runtime.around(turn),
-        runtime.sessions.open(turn.session_id, turn.actor) as session,
-    ):
-        if last := await session.begin(turn):
-            if turn.reply:  # there is none of a turn that waits without text
-                await turn.emit(turn.reply)
-            return last
-        try:
-            async with time_limit(runtime.settings.turn_timeout_seconds) as limit:
-                start, shortening = session.start["at"], Shortening(session, turn)
-                stored = MESSAGES.validate_python(session.data["messages"])
-                # The calls of a turn that goes on keep the ids by which they are answered.
-                messages = [*mend_stored(stored[:start]), *stored[start:]]
-                try:
-                    messages = await _stream(runtime, turn, messages, shortening)
-                finally:
-                    shortening.report()
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            raise AgentError("turn_timeout") from None
-        start = session.start["at"]
-        check_messages(messages, start, waits=bool(turn.waiting))
-        added = messages[start:]
-        snapshot = _snapshot([*shortening.history, *map(_dump, added)])
-        return await session.commit(turn, snapshot, partial(runtime.committed, turn, added))
+    shortening = Shortening(stage)
+    try:
+        messages = await _stream(stage, module, options, settings, shortening)
+    finally:
+        shortening.report()
+    check_messages(messages, stage.at, waits=bool(stage.turn.waiting))
+    added = messages[stage.at :]
+    return _snapshot([*stage.history, *map(_dump, added)]), added
 
 
 def _dump(message: Message) -> dict[str, Any]:
@@ -82,30 +61,42 @@ def _snapshot(messages: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 async def _stream(
-    runtime: Runtime, turn: Turn, staged: list[Message], shortening: Shortening
+    stage: Stage,
+    module: AgentModule,
+    options: dict[str, Any],
+    settings: CoreSettings,
+    shortening: Shortening,
 ) -> list[Message]:
     """Run the agent, and return the messages of the session."""
-    size, prompt = 0, [] if turn.answers else [ai.user_message(turn.prompt)]
-    messages = [ai.system_message(runtime.modules.agent.SYSTEM_PROMPT), *staged, *prompt]
-    options = {"agent": TurnAgent, **runtime.prepare(turn)}
-    model, agent = options.pop("model"), options.pop("agent")(**options)
-    agent.settings, agent.turn = runtime.settings, turn
-    agent.running = asyncio.Semaphore(runtime.settings.max_tools_at_once)
+    turn = stage.turn
+    size = 0
+    messages = [
+        ai.system_message(module.SYSTEM_PROMPT),
+        *mend_stored(MESSAGES.validate_python(stage.history)),
+        # The calls of a turn that goes on keep the ids by which they are answered.
+        *MESSAGES.validate_python(stage.resumed),
+    ]
+    if not stage.answers:
+        messages.append(ai.user_message(turn.prompt))
+    options = {"agent": TurnAgent, **options}
+    model = options.pop("model")
+    agent = options.pop("agent")(**options)
+    agent.settings = settings
+    agent.stage = stage
+    agent.turn = turn
+    agent.running = asyncio.Semaphore(settings.max_tools_at_once)
     agent.shortening = shortening
     try:
         async with agent.run(model, messages) as run:
             async for event in run:
                 if isinstance(event, ai.events.TextDelta | ai.events.ToolDelta):
                     size += len(event.chunk.encode(errors="replace"))
-                if size > runtime.settings.max_reply_bytes:
+                if size > settings.max_reply_bytes:
                     raise AgentError("reply_incomplete", detail="MAX_REPLY_BYTES")
                 if isinstance(event, ai.events.StreamEnd) and event.message.usage:
-                    turn.input_tokens += event.message.usage.input_tokens
-                    turn.cached_tokens += event.message.usage.cache_read_tokens or 0
-                    turn.output_tokens += event.message.usage.output_tokens
+                    turn.usage += _usage_of(event.message.usage)
                 if isinstance(event, ai.events.TextDelta) and event.chunk:
-                    turn.texts.append(well_formed(event.chunk))
-                    await turn.emit(turn.texts[-1])
+                    await turn.say(event.chunk)
     except Exception as error:
         while isinstance(error, ExceptionGroup):
             error = error.exceptions[0]
@@ -117,11 +108,16 @@ async def _stream(
     return list[Message](run.messages[1:])
 
 
+def _usage_of(usage: ai.types.usage.Usage) -> Usage:
+    return Usage(usage.input_tokens, usage.cache_read_tokens or 0, usage.output_tokens)
+
+
 class TurnAgent(ai.Agent):
     """An agent of at most MAX_STEPS steps, each from whole messages."""
 
     LOOP_BUFFER = 0  # the model waits for a reader that is slow
     settings: CoreSettings
+    stage: Stage
     turn: Turn
     running: asyncio.Semaphore  # the tools
     shortening: Shortening

@@ -15,7 +15,6 @@ import { callModel } from '../models/model_call.ts'
 import type { LanguageModel } from '../echo_model.ts'
 import type { Modules } from '../modules.ts'
 import type { CoreSettings, SettingsOf } from '../settings.ts'
-import { factsIn, INSTRUCTIONS, offlineFacts } from './facts.ts'
 import type { EXTRACTION_SETTINGS } from './settings.ts'
 
 type Settings = CoreSettings & SettingsOf<typeof EXTRACTION_SETTINGS>
@@ -95,9 +94,10 @@ export class Extraction extends Capability<Settings> {
   }
 
   async #facts(actor: string, talk: Texts): Promise<string[]> {
+    const { policy } = this.#longTerm
     const found = await this.#open()
     if (!found) {
-      return offlineFacts(talk.flatMap(([role, text]) => (role === 'USER' ? [text] : [])))
+      return policy.offlineFacts(talk.flatMap(([role, text]) => (role === 'USER' ? [text] : [])))
     }
     const model = wrapModel(this.#before, found, actor)
     const { extractionTimeoutSeconds: seconds } = this.settings
@@ -106,11 +106,11 @@ export class Extraction extends Capability<Settings> {
       const answer = await withinTime(
         seconds,
         new AbortController().signal,
-        (stop) => ask(model, INSTRUCTIONS, transcriptOf(talk), LONGEST, stop),
+        (stop) => ask(model, policy.factsPrompt, transcriptOf(talk), LONGEST, stop),
         () => new MemoryUnavailable(late, { isTransient: false }),
       )
       if (!answer.isWhole) throw new MemoryRefused('the model did not finish the facts')
-      const facts = factsIn(answer.text).filter((fact) => !isBlank(fact))
+      const facts = policy.factsIn(answer.text).filter((fact) => !isBlank(fact))
       const tokens = `${answer.inputTokens} tokens in, ${answer.outputTokens} out`
       log('INFO', `found ${facts.length} facts in ${talk.length} texts (${tokens})`)
       return facts

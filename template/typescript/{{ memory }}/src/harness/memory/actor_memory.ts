@@ -3,8 +3,9 @@
 import type { Capability } from '../capability.ts'
 import { ACTOR_ID } from '../contract.ts'
 import { describeFailure, isFor, type MemoryCollection } from './base.ts'
+import type { AddOptions, Failures, FindOptions, Found } from './hits.ts'
 import { LongTermMemory } from './long_term.ts'
-import type { AddOptions, Failures, FindOptions, Found, MemoryTurn } from './recall.ts'
+import type { MemoryTurn } from './recall.ts'
 import { eventsOf, toRecord } from './record.ts'
 
 const SESSION = 'outside-turns' // of what is added
@@ -48,7 +49,7 @@ export class ActorMemory {
     this.#turn.add(text, options)
     const { identity, stores } = this.#turn
     const added = this.#turn.added.pop()!
-    const texts = toRecord(identity, [added])
+    const texts = toRecord(identity, [added], this.#turn.policy)
     const failures: Failures = {}
     const attempt = async (name: string, send: () => Promise<unknown>) => {
       try {

@@ -1,12 +1,12 @@
 // Erases one actor's data from the memories, and nothing that may belong to another.
 
 import { describe } from '../log.ts'
-import { storesOf } from './adapter.ts'
 import { type Memory, type MemoryCollection, MemoryUnavailable } from './base.ts'
 import { addPlace, type Place, type Report } from './erasure_report.ts'
 import { LocalMemory } from './local.ts'
 import type { LongTermMemory } from './long_term.ts'
 import { Namespace, resolve, segmentsOf, type Who } from './namespaces.ts'
+import { policyOf } from './policy.ts'
 
 const PLACEHOLDER = /\{(\w+)\}/
 const RENAMED = 'its file does not name this namespace: add it, and run this again'
@@ -124,12 +124,13 @@ export class Erasure {
   async #eraseOwnStores(): Promise<void> {
     const { could_not: failures, notes, actor } = this.report
     try {
-      for (const store of storesOf(this.#identity)) {
+      const policy = await policyOf(this.#longTerm.load)
+      for (const store of policy.ownStores(this.#identity)) {
         const where = `store ${store.name}`
         try {
           if (store.erase) {
             await store.erase(actor)
-            addPlace(this.report, where, 'memory/own_stores')
+            addPlace(this.report, where, 'own_memory')
           } else if (store.writable) failures.push(`${where}: ${NO_ERASE}`)
           else notes.push(`${where} ${READ_ONLY}`)
         } catch (error) {
@@ -137,7 +138,7 @@ export class Erasure {
         }
       }
     } catch (error) {
-      failures.push(`the stores of memory/own_stores: ${describe(error)}`)
+      failures.push(`the stores of own_memory: ${describe(error)}`)
     }
   }
 

@@ -16,6 +16,7 @@ import { LATER, type Report } from './erasure_report.ts'
 import { KINDS } from './kinds.ts'
 import { LocalMemory } from './local.ts'
 import { defaultTemplate, resolve } from './namespaces.ts'
+import { MemoryPolicy, policyOf } from './policy.ts'
 import { current, MemoryTurn } from './recall.ts'
 import { type Extract, type Memories, Recorder } from './record.ts'
 import type { MemorySettings } from './settings.ts'
@@ -34,6 +35,8 @@ export class LongTermMemory extends Capability<MemorySettings> implements Memori
   isForgotten: Recorder['isForgotten'] = async () => false
   /** Finds facts in the texts of turns; another capability may set how. */
   extract: Extract | null = null
+  /** The decisions of the owner, once the capability is open. */
+  policy = new MemoryPolicy()
   readonly #clients = new Clients(this.settings.recallTimeoutSeconds)
   #collections: readonly MemoryCollection[] | null = null
   #recorder: Recorder | null = null
@@ -52,7 +55,7 @@ export class LongTermMemory extends Capability<MemorySettings> implements Memori
 
   get recorder(): Recorder {
     const isForgotten: Recorder['isForgotten'] = (...values) => this.isForgotten(...values)
-    return (this.#recorder ??= new Recorder(this.writers, isForgotten, this.extract))
+    return (this.#recorder ??= new Recorder(this.writers, isForgotten, this.extract, this.policy))
   }
 
   /** The collections that are read. */
@@ -117,8 +120,9 @@ export class LongTermMemory extends Capability<MemorySettings> implements Memori
   /** Return a MemoryTurn of an actor. */
   turnOf(actor: string, sessionId: string, notes: Turn['notes']): MemoryTurn {
     const { projectId, recallTimeoutSeconds: seconds, recallOverfetch: overfetch } = this.settings
-    const limits = { writers: this.writers.map(({ id }) => id), seconds, overfetch }
-    const turn = new MemoryTurn({ actor, sessionId, projectId }, this.readers, limits, notes)
+    const { policy } = this
+    const options = { writers: this.writers.map(({ id }) => id), seconds, overfetch, policy }
+    const turn = new MemoryTurn({ actor, sessionId, projectId }, this.readers, options, notes)
     turn.stores.push(...storesFor(turn, this.settings))
     return turn
   }
@@ -141,6 +145,7 @@ export class LongTermMemory extends Capability<MemorySettings> implements Memori
 
   /** Look up the ids, and make the clients. Throws AgentError; its detail is for the owner. */
   override async open(): Promise<void> {
+    this.policy = await policyOf(this.load)
     try {
       if (this.problem) throw new MemoryUnavailable(this.problem)
       const names = new Map<string, string>()

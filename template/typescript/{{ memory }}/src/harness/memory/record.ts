@@ -8,10 +8,9 @@ import { isBlank } from '../contract.ts'
 import { describe, log } from '../log.ts'
 import { describeFailure, isFor, MemoryRefused, MemoryUnavailable } from './base.ts'
 import type { MemoryCollection, MemoryEvent, Turns, Utterance } from './base.ts'
-import { metadataOf } from './metadata.ts'
 import type { Who } from './namespaces.ts'
+import { MemoryPolicy } from './policy.ts'
 import type { MemoryTurn } from './recall.ts'
-import { isRecorded, MAX_WAIT_SECONDS, TRIGGER } from './recording.ts'
 import { MAX_BYTES, MAX_TURNS, OUTSIDE, RetryQueue } from './retry_queue.ts'
 import type { Waiting, Work } from './retry_queue.ts'
 import type { MemorySettings } from './settings.ts'
@@ -59,12 +58,15 @@ export class Recorder {
   /** Whether `forget` erased the actor after a turn began. */
   readonly isForgotten: (actor: string, began: Date) => Promise<boolean>
   readonly extract: Extract | null
+  readonly #policy: MemoryPolicy
 
   constructor(
     collections: readonly MemoryCollection[],
     isForgotten: Recorder['isForgotten'] = async () => false,
     extract: Extract | null = null,
+    policy = new MemoryPolicy(),
   ) {
+    this.#policy = policy
     this.isForgotten = isForgotten
     this.extract = extract
     this.#events = new Map(
@@ -88,7 +90,7 @@ export class Recorder {
 
   /** Record the texts of a turn that began `at` this time, in order, without blank ones. */
   record(identity: Who, utterances: readonly Utterance[], at: Date): void {
-    const prepared = toRecord(identity, utterances)
+    const prepared = toRecord(identity, utterances, this.#policy)
     for (const name of this.#events.keys()) {
       const told = prepared.filter((one) => isFor(one, name))
       if (told.length === 0) continue
@@ -128,8 +130,9 @@ export class Recorder {
     this.#held.set(key, held)
     held.items.push(waiting)
     const turns = held.items.map(({ what }) => what.utterances)
-    if (isDue(name, identity, turns)) return this.#release(key)
-    held.timer ??= OUTSIDE(() => setTimeout(() => this.#release(key), MAX_WAIT_SECONDS * 1000))
+    if (isDue(this.#policy, name, identity, turns)) return this.#release(key)
+    const longest = this.#policy.maxWaitSeconds * 1000
+    held.timer ??= OUTSIDE(() => setTimeout(() => this.#release(key), longest))
     held.timer.unref()
     const items = [...this.#held.values()].flatMap((one) => one.items)
     const size = items.reduce((sum, one) => sum + one.size, 0)
@@ -172,17 +175,17 @@ export function splitUtterances(utterances: readonly Utterance[]): Utterance[] {
 }
 
 /** Add the metadata of the owner to a text, or none if it cannot be used. */
-function withMetadata(identity: Who, given: Utterance): Utterance {
+function withMetadata(policy: MemoryPolicy, identity: Who, given: Utterance): Utterance {
   const [role, text, own = {}, ...more] = given
   let why
   try {
-    const metadata = { ...metadataOf(identity, given), ...own }
+    const metadata = { ...policy.metadataOf(identity, given), ...own }
     why = metadataProblem(metadata)
     if (!why) return [role, text, metadata, ...more]
   } catch (error) {
     why = describe(error) // of the owner; the text is recorded all the same
   }
-  log('WARNING', `a text is recorded without its metadata: memory/metadata: ${why}`)
+  log('WARNING', `a text is recorded without its metadata: own_memory: ${why}`)
   return [role, text, own, ...more]
 }
 
@@ -272,9 +275,13 @@ function extracting(
 }
 
 /** Return the texts that are recorded, as the service takes them, with their metadata. */
-export function toRecord(identity: Who, utterances: readonly Utterance[]): Utterance[] {
-  const wanted = utterances.filter((one) => isWanted(identity, one))
-  return splitUtterances(wanted.map((one) => withMetadata(identity, one)))
+export function toRecord(
+  identity: Who,
+  utterances: readonly Utterance[],
+  policy: MemoryPolicy,
+): Utterance[] {
+  const wanted = utterances.filter((one) => isWanted(policy, identity, one))
+  return splitUtterances(wanted.map((one) => withMetadata(policy, identity, one)))
 }
 
 /** More texts than one event takes become several events, and so do texts of other metadata. */
@@ -299,20 +306,20 @@ export function eventsOf(
   })
 }
 
-function isDue(name: string, identity: Who, turns: Turns): boolean {
+function isDue(policy: MemoryPolicy, name: string, identity: Who, turns: Turns): boolean {
   try {
-    return typeof TRIGGER === 'function' ? TRIGGER(name, identity, turns) : turns.length >= TRIGGER
+    return policy.isDue(name, identity, turns)
   } catch (error) {
-    log('WARNING', `turns are recorded now: memory/recording failed: ${describe(error)}`)
+    log('WARNING', `turns are recorded now: own_memory failed: ${describe(error)}`)
     return true // of the owner; nothing is lost
   }
 }
 
-function isWanted(identity: Who, utterance: Utterance): boolean {
+function isWanted(policy: MemoryPolicy, identity: Who, utterance: Utterance): boolean {
   try {
-    return isRecorded(identity, utterance)
+    return policy.isRecorded(identity, utterance)
   } catch (error) {
-    log('WARNING', `a text is not recorded: memory/recording failed: ${describe(error)}`)
+    log('WARNING', `a text is not recorded: own_memory failed: ${describe(error)}`)
     return false
   }
 }

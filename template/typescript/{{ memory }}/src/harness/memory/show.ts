@@ -3,8 +3,8 @@
 import { isBlank } from '../contract.ts'
 import { log } from '../log.ts'
 import { describeFailure } from './base.ts'
-import { formatMemories, MAX_ENTRIES, notice, query, TRIGGER } from './injection.ts'
-import type { Hit, InjectionContext, MemoryTurn, Shown } from './recall.ts'
+import type { Hit, InjectionContext } from './hits.ts'
+import type { MemoryTurn, Shown } from './recall.ts'
 
 type Search = (query: string) => Promise<readonly Hit[]>
 
@@ -25,16 +25,16 @@ export async function show(
   let more = ''
   try {
     const found = await foundFor(turn, context, search)
-    if (found.length > 0) texts.push(String(formatMemories(found)))
+    if (found.length > 0) texts.push(String(turn.policy.formatMemories(found)))
     hits = found
   } catch (error) {
-    log('WARNING', `no memories are shown: memory/injection failed: ${describeFailure(error)}`)
+    log('WARNING', `no memories are shown: own_memory failed: ${describeFailure(error)}`)
   }
   try {
-    more = String(notice(context) ?? '')
+    more = String(turn.policy.notice(context) ?? '')
     texts.push(more)
   } catch (error) {
-    log('WARNING', `no notice is shown: memory/injection failed: ${describeFailure(error)}`)
+    log('WARNING', `no notice is shown: own_memory failed: ${describeFailure(error)}`)
   }
   const text = texts.filter((shown) => !isBlank(shown)).join('\n\n')
   return turn.show({ hits, text, notice: more })
@@ -45,14 +45,15 @@ async function foundFor(
   context: InjectionContext,
   search: Search,
 ): Promise<readonly Hit[]> {
-  if (typeof TRIGGER === 'function' && !TRIGGER(context)) return []
-  let found = TRIGGER === 'userTurn' ? turn.first : null
+  const { policy } = turn
+  if (!policy.isShown(context)) return []
+  let found = policy.searchesEachCall ? null : turn.first
   if (!found) {
-    const wanted = query(context)
+    const wanted = policy.query(context)
     if (isBlank(wanted)) return []
     found = search(wanted)
     // Another model call of the turn may wait for it, too.
-    if (TRIGGER === 'userTurn') turn.first = found
+    if (!policy.searchesEachCall) turn.first = found
   }
-  return (await found).slice(0, MAX_ENTRIES ?? undefined)
+  return (await found).slice(0, policy.maxEntries ?? undefined)
 }

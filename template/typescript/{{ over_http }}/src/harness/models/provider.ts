@@ -1,7 +1,8 @@
 // HTTP to the provider of the model, with a limit for what it sends.
 
 import { AgentError, RUNNING } from '../contract.ts'
-import type { CoreSettings } from '../settings.ts'
+import { diagnostic, type Finding } from '../findings.ts'
+import { type CoreSettings, isPlainHttp } from '../settings.ts'
 
 /**
  * Return a `fetch` that ends a call whose answer is too large.
@@ -28,4 +29,22 @@ export function boundedFetch({ maxReplyBytes }: CoreSettings): typeof fetch {
     })
     return new Response(response.body?.pipeThrough(limit), response)
   }
+}
+
+/**
+ * Return findings about an address, and about a key, by its name, that would travel openly.
+ *
+ * @public
+ */
+export function checkAddress(
+  { variable, url, example }: { variable: string; url: string; example: string },
+  key: string,
+): Finding[] {
+  if (!/^https?:\/\//i.test(url)) {
+    const hint = `${variable} must be an http address, as in ${example}.`
+    return [diagnostic(`SET-${variable}`, hint)]
+  }
+  if (!key || !isPlainHttp(url)) return []
+  const hint = `${key} travels over plain http to another host: use https.`
+  return [diagnostic(`SET-${variable}`, hint, 'warning')]
 }

@@ -1,16 +1,25 @@
 """Tool calls that wait for a person, as a capability."""
 
 import json
-from collections.abc import Callable
-from typing import Any, cast
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import click
 
 from ..capability import Capability
-from ..contract import AgentError, Turn, is_blank, visible, well_formed
-from ..sessions.sessions import LastTurn, Session
+from ..contract import (
+    AgentError,
+    Json,
+    Turn,
+    TurnRequest,
+    TurnResult,
+    is_blank,
+    visible,
+    well_formed,
+)
+from ..sessions.sessions import Session, Snapshot, Stage, WaitingTurn
 from . import adapter
-from .session import Answers, WaitingSession
+from .session import Answers, begin, hold, waiting_in
 from .settings import ApprovalSettings
 
 NO_REASON = "no reason given"
@@ -23,10 +32,16 @@ class Approval(Capability):
 
     settings: ApprovalSettings
 
-    def session_class(self) -> type[Session]:
-        return WaitingSession
+    async def begin_turn(self, session: Session, turn: Turn) -> Stage | TurnResult | None:
+        return await begin(session, turn)
 
-    def read(self, body: dict[str, Any], session_id: str) -> Turn | None:
+    async def hold_turn(self, stage: Stage, snapshot: Snapshot) -> TurnResult | None:
+        return await hold(stage, snapshot, self.settings.waiting_seconds)
+
+    def find_waiting(self, session: Session) -> WaitingTurn | None:
+        return waiting_in(session)
+
+    def read(self, body: Mapping[str, Json], session_id: str) -> TurnRequest | None:
         """Return the turn that goes on with these answers. Raises `invalid_request`."""
         if not body.keys() & {"approve", "deny"}:
             return None
@@ -38,26 +53,31 @@ class Approval(Capability):
         reasons = dict(given) if all(isinstance(id, str) for id, _ in given) else {}
         if len(reasons) < len(given) or not given:
             raise AgentError("invalid_request", f"{FORM} Name each call once.")
-        return Answers(session_id, None, None, "", reasons=reasons)
+        return Answers(session_id, "", reasons=reasons)
 
-    def ask(self, last: LastTurn, turn: Turn, read: Callable[[str], str | None]) -> Turn | None:
+    def ask(
+        self, result: TurnResult, request: TurnRequest, read: Callable[[str], str | None]
+    ) -> TurnRequest | None:
         """Ask whether each call may run: y approves, anything else is why it may not."""
-        if last.get("dropped"):
+        if result.marks.get("dropped"):
             click.echo("The turn that waited was dropped.")
         reasons: dict[str, str | None] = {}
-        for call in cast(dict[str, Any], last).get("waiting", []):
-            answer = read(_question(call["tool"], call["input"]))
+        for call in result.waiting:
+            answer = read(_question(call.name, call.input))
             if answer is None:  # the end of the conversation: the turn goes on waiting
                 return None
             said = answer.strip().lower()
             reason = NO_REASON if said in {"", "n", "no"} else answer
-            reasons[call["id"]] = None if said in {"y", "yes"} else reason
-        answers = Answers(turn.session_id, turn.actor, None, "", turn.emit, reasons=reasons)
-        return answers if reasons else None
+            reasons[call.id] = None if said in {"y", "yes"} else reason
+        if not reasons:
+            return None
+        return Answers(request.session_id, "", actor=request.actor, reasons=reasons)
 
     def prepare(self, turn: Turn, options: dict[str, Any]) -> None:
         """Let calls wait, and go on with those that are answered."""
-        adapter.prepare(turn.reasons if isinstance(turn, Answers) else {}, options)
+        request = turn.request
+        reasons = request.reasons_by_call if isinstance(request, Answers) else {}
+        adapter.prepare(reasons, options)
 
 
 def _question(tool: str, given: Any) -> str:

@@ -1,35 +1,34 @@
 """A session in which a turn can wait: beside what is committed, in the same record."""
 
-import json
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NotRequired, cast
 from uuid import uuid4
 
 from cachetools import LRUCache
 from pydantic import BaseModel, ValidationError
 
-from ..contract import AgentError, Turn
-from ..sessions.sessions import (
-    LastTurn,
-    Loaded,
-    Session,
-    Sessions,
-    Snapshot,
-    serialize,
-    without_messages,
-)
+from ..contract import AgentError, Marks, ToolCall, Turn, TurnRequest, TurnResult
+from ..sessions.sessions import LastTurn, Session, Snapshot, Stage, serialize, without_messages
 from . import adapter
-from .settings import ApprovalSettings
 
 
-@dataclass(eq=False)
-class Answers(Turn):
+@dataclass(frozen=True)
+class Answers(TurnRequest):
     """A turn that goes on: None for each call that is approved, or why it is denied."""
 
     reasons: dict[str, str | None] = field(default_factory=dict, repr=False)
+
+    @property
+    def needs_prompt(self) -> bool:
+        """It goes on with the prompt of the turn that waits."""
+        return False
+
+    @property
+    def reasons_by_call(self) -> dict[str, str | None]:
+        """The reasons by the ids that the model gave to the calls."""
+        return {call_id(id): reason for id, reason in self.reasons.items()}
 
 
 class Call(BaseModel):
@@ -51,15 +50,19 @@ class Waiting(BaseModel):
     calls: list[Call]
     until: int  # in unix seconds
     messages: list[Any]  # of the turn
-    kept: dict[str, Any] = {}  # by capabilities
+    kept: dict[str, Any] = {}  # by capabilities, JSON
     other: dict[str, Any]  # what else the framework keeps
+
+    @property
+    def tool_calls(self) -> list[ToolCall]:
+        """The calls that wait, by the ids of their approvals."""
+        return [ToolCall(call.id, call.tool, call.input) for call in self.calls]
 
 
 class Kept(LastTurn):
     """The `app_data` of a snapshot, with the turn that waits."""
 
     pending: NotRequired[Any]
-    dropped: NotRequired[bool]
     claim: NotRequired[str]
 
 
@@ -70,146 +73,135 @@ CLAIMS: LRUCache[tuple[str, str], Waiting] = LRUCache(
 )
 
 
-class WaitingSession(Session):
-    """A session in which a turn can wait for a person, and go on in another process."""
+def waiting_in(session: Session) -> Waiting | None:
+    """Return the turn that waits, or that this process may have claimed."""
+    last = cast(Kept | None, session.last)
+    if waiting := _read(last):
+        return waiting
+    claimed = CLAIMS.get((session.id, last.get("claim", ""))) if last else None
+    return _in_time(claimed) if claimed else None
 
-    def __init__(self, sessions: Sessions, id: str, actor: str | None, loaded: Loaded) -> None:
-        super().__init__(sessions, id, actor, loaded)
-        last = cast(Kept | None, self.last)
-        waiting = _read(last)
-        claimed = CLAIMS.get((id, last.get("claim", ""))) if last and not waiting else None
-        self._is_claimed = claimed is not None
-        self.waiting: Waiting | None = _in_time(claimed) if claimed else waiting
-        self._drops = False
 
-    async def begin(self, turn: Turn) -> LastTurn | None:
-        """Begin a turn, which drops the one that waits, or go on with that one.
+async def begin(session: Session, turn: Turn) -> Stage | TurnResult | None:
+    """Begin a turn, which drops the one that waits, or go on with that one.
 
-        Raises AgentError `not_waiting` unless exactly the calls that wait are answered.
-        """
-        waiting, key = self.waiting, turn.key
-        ids = [call.id for call in waiting.calls] if waiting else []
-        if waiting and isinstance(turn, Answers) and turn.reasons.keys() == {*ids}:
-            await self._go_on(turn, waiting)
-            return None
-        if repeated := self.find_repeated(turn):
-            return repeated
-        if waiting and key is not None and key in {waiting.key, waiting.prompt_key}:
-            turn.replay(waiting.turn, waiting.reply)
-            return self._result(waiting)
-        if isinstance(turn, Answers):
-            what = f"These tool calls wait, and all must be answered: {', '.join(ids)}."
-            raise AgentError("not_waiting", what if ids else "")
-        await super().begin(turn)
-        self._drops = waiting is not None
+    Raises AgentError `not_waiting` unless exactly the calls that wait are answered.
+    """
+    waiting = waiting_in(session)
+    answers = turn.request if isinstance(turn.request, Answers) else None
+    ids = [call.id for call in waiting.calls] if waiting else []
+    if waiting and answers and answers.reasons.keys() == {*ids}:
+        return await _go_on(session, turn, answers, waiting)
+    if repeated := session.find_repeated(turn):
+        return repeated
+    if waiting and turn.key is not None and turn.key in {waiting.key, waiting.prompt_key}:
+        turn.waiting = waiting.tool_calls
+        return turn.replay(waiting.turn, waiting.reply, _marks_of(session))
+    if answers:
+        what = f"These tool calls wait, and all must be answered: {', '.join(ids)}."
+        raise AgentError("not_waiting", what if ids else "")
+    if not waiting:
         return None
-
-    async def _go_on(self, turn: Answers, waiting: Waiting) -> None:
-        key, turn.key = turn.key or waiting.key, None
-        turn.replaces = waiting.turn if waiting.turn <= self.number else None
-        turn.prompt, turn.notes["kept"] = waiting.prompt, waiting.kept
-        await super().begin(turn)
-        self.start["key"], turn.key = waiting.prompt_key, key
-        if None in turn.reasons.values():
-            # No stream begins while the claim is saved: the store can still refuse it.
-            turn.has_begun = False
-            await self._claim(waiting)
-            turn.has_begun = True
-        turn.reasons = {_call_id(id): reason for id, reason in turn.reasons.items()}
-        turn.texts, turn.answers = [waiting.reply], adapter.answers(waiting.other, turn.reasons)
-        self.data = {**waiting.other, "messages": [*self.data["messages"], *waiting.messages]}
-
-    async def _claim(self, waiting: Waiting) -> None:
-        """Take the turn out of the record before a tool runs, so that it runs only once.
-
-        Raises AgentError: `not_waiting` if the session has ended, `session_conflict` if it changed,
-        and what the store raises.
-        """
-        if self._is_claimed:
-            CLAIMS.pop((self._id, cast(Kept, self.last)["claim"]), None)
-            return
-        snapshot, last = self._committed()
-        # Else the same claim by another process looks like one of this process.
-        claim = last["claim"] = uuid4().hex
-        with suppress(ValueError):  # it is too large to be remembered
-            CLAIMS[self._id, claim] = waiting
-        try:
-            await self.save(snapshot, last)
-            claimed = await self._sessions.store.load(self._id)
-        except AgentError as error:
-            if error.type != "store_unavailable":  # else the claim may be saved, now or later
-                CLAIMS.pop((self._id, claim), None)
-            raise
-        CLAIMS.pop((self._id, claim), None)
-        if not claimed or not claimed.snapshot:
-            raise AgentError("not_waiting")
-        if json.loads(claimed.snapshot)["app_data"].get("claim") != claim:
-            raise AgentError("session_conflict")
-        self._stored = replace(claimed, is_rolled_back=self.is_rolled_back)
-
-    def _committed(self) -> tuple[Snapshot, Kept]:
-        """Return what is committed, without the turn that waits and its claim."""
-        of_waiting = {"pending", "claim"}
-        committed = {
-            name: value for name, value in (self.last or {}).items() if name not in of_waiting
-        }
-        return cast(Snapshot, self.snapshot), cast(Kept, committed)
-
-    async def commit(self, turn: Turn, snapshot: Snapshot, saved: Callable[[], None]) -> LastTurn:
-        """Commit a turn; or keep it beside what is committed, if its tool calls wait."""
-        if not turn.waiting:
-            return await super().commit(turn, snapshot, saved)
-        if len({call.id for call in turn.waiting}) < len(turn.waiting):
-            # One answer would be to both of them.
-            raise AgentError("model_failed", detail="two tool calls that wait have the same id")
-        messages, mark = snapshot["data"]["messages"], uuid4().hex[:8]
-        settings = cast(ApprovalSettings, self._sessions.settings)
-        waiting = Waiting(
-            turn=turn.number,
-            key=turn.key,
-            prompt_key=self.start["key"],
-            prompt=turn.prompt,
-            reply=turn.reply,
-            calls=[
-                Call(id=f"{call.id}.{mark}", tool=call.name, input=call.input)
-                for call in turn.waiting
-            ],
-            until=int(time.time()) + settings.waiting_seconds,
-            messages=messages[self.start["at"] :],
-            kept=turn.notes.get("kept", {}),
-            other=without_messages(snapshot["data"]),
-        )
-        none = Kept(actor=self._actor, turn=0, key=None, reply="", turns=[])
-        before, last = snapshot | {"data": {"messages": []}}, none
-        if self.last:
-            before, last = self._committed()
-        last["pending"] = waiting.model_dump()
-        self.check_size(len(serialize(before | {"app_data": last})))  # it costs no older turn
-        await super().save(before, last)
-        turn.outcome = "waiting"
-        return self._result(waiting)
-
-    async def save(
-        self, snapshot: Snapshot, last: LastTurn, saved: Callable[[], None] = lambda: None
-    ) -> bytes:
-        """Save; note in a turn that it took the place of the one that waited."""
-        if self._drops:
-            cast(Kept, last)["dropped"] = True
-        return await super().save(snapshot, last, saved)
-
-    def _result(self, waiting: Waiting) -> LastTurn:
-        return cast(
-            LastTurn,
-            {
-                "turn": waiting.turn,
-                "waiting": [call.model_dump() for call in waiting.calls],
-                "dropped": self._drops,
-                "rolled_back": self.is_rolled_back,
-            },
-        )
+    stage = await session.stage(turn)
+    stage.marks["dropped"] = True
+    return stage
 
 
-def _call_id(id: str) -> str:
+async def _go_on(session: Session, turn: Turn, answers: Answers, waiting: Waiting) -> Stage:
+    turn.prompt = waiting.prompt
+    turn.kept = waiting.kept
+    turn.key = turn.key or waiting.key
+    is_last = waiting.turn > session.number
+    stage = await session.stage(turn, None if is_last else session.find(waiting.turn))
+    stage.key = waiting.prompt_key
+    reasons = answers.reasons_by_call
+    if None in reasons.values():
+        # No stream begins while the claim is saved: the store can still refuse it.
+        turn.has_begun = False
+        await _claim(session, waiting)
+        turn.has_begun = True
+    turn.texts = [waiting.reply]
+    stage.answers = adapter.answers(waiting.other, reasons)
+    stage.resumed = waiting.messages
+    stage.resumed_other = waiting.other
+    return stage
+
+
+async def _claim(session: Session, waiting: Waiting) -> None:
+    """Take the turn out of the record before a tool runs, so that it runs only once.
+
+    Raises AgentError: `not_waiting` if the session has ended, `session_conflict` if it changed,
+    and what the store raises.
+    """
+    last = cast(Kept, session.last)
+    if "pending" not in last:  # this process has claimed it
+        CLAIMS.pop((session.id, last["claim"]), None)
+        return
+    snapshot, last = _committed(session)
+    # Else the same claim by another process looks like one of this process.
+    claim = last["claim"] = uuid4().hex
+    with suppress(ValueError):  # it is too large to be remembered
+        CLAIMS[session.id, claim] = waiting
+    try:
+        claimed = await session.claim(snapshot, last)
+    except AgentError as error:
+        if error.type != "store_unavailable":  # else the claim may be saved, now or later
+            CLAIMS.pop((session.id, claim), None)
+        raise
+    CLAIMS.pop((session.id, claim), None)
+    if claimed is None:
+        raise AgentError("not_waiting")
+    if claimed["app_data"].get("claim") != claim:
+        raise AgentError("session_conflict")
+
+
+def _committed(session: Session) -> tuple[Snapshot, Kept]:
+    """Return what is committed, without the turn that waits and its claim."""
+    of_waiting = {"pending", "claim"}
+    committed = {
+        name: value for name, value in (session.last or {}).items() if name not in of_waiting
+    }
+    return cast(Snapshot, session.snapshot), cast(Kept, committed)
+
+
+async def hold(stage: Stage, snapshot: Snapshot, seconds: int) -> TurnResult:
+    """Keep a turn whose tool calls wait beside what is committed."""
+    turn, session = stage.turn, stage.session
+    if len({call.id for call in turn.waiting}) < len(turn.waiting):
+        # One answer would be to both of them.
+        raise AgentError("model_failed", detail="two tool calls that wait have the same id")
+    mark = uuid4().hex[:8]
+    waiting = Waiting(
+        turn=turn.number,
+        key=turn.key,
+        prompt_key=stage.key,
+        prompt=turn.prompt,
+        reply=turn.reply,
+        calls=[
+            Call(id=f"{call.id}.{mark}", tool=call.name, input=call.input) for call in turn.waiting
+        ],
+        until=int(time.time()) + seconds,
+        messages=snapshot["data"]["messages"][stage.at :],
+        kept=turn.kept,
+        other=without_messages(snapshot["data"]),
+    )
+    if session.last:
+        before, last = _committed(session)
+    else:
+        before = snapshot | {"data": {"messages": []}}
+        last = Kept(actor=session.actor, turn=0, key=None, reply="", turns=[])
+    last["pending"] = waiting.model_dump()
+    session.check_size(len(serialize(before | {"app_data": last})))  # it costs no older turn
+    await session.save(before, last)
+    turn.waiting = waiting.tool_calls
+    return turn.end("waiting", stage.marks | _marks_of(session))
+
+
+def _marks_of(session: Session) -> Marks:
+    return Marks(rolled_back=True) if session.is_rolled_back else Marks()
+
+
+def call_id(id: str) -> str:
     """Return the id that the model gave to a call, without the mark of the wait."""
     return id.rpartition(".")[0]
 

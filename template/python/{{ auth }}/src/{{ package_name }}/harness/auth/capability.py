@@ -6,6 +6,7 @@ the server's own checks accept those, and nothing else, at every route that need
 
 import logging
 import re
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from secrets import token_urlsafe
@@ -86,6 +87,12 @@ class Auth(Capability):
         if turn.actor:
             await self.limits.begin(turn.actor)
         yield
+
+    async def ended(self, turn: Turn) -> None:
+        """Count the tokens that tools added to the turn."""
+        tokens = turn.charged.input_tokens + turn.charged.output_tokens
+        if turn.actor and tokens and self.limits.has_tokens:
+            await self.limits.spend(turn.actor, tokens, time.time())
 
     async def before_change(self, change: Change) -> None:
         if change.fork and change.actor:

@@ -3,10 +3,11 @@
 import logging
 import time
 from typing import Protocol
+from weakref import WeakSet
 
 from cachetools import TTLCache
 
-from ..contract import AgentError
+from ..contract import AgentError, Turn
 from .settings import AuthSettings
 
 log = logging.getLogger(__name__)
@@ -50,6 +51,7 @@ class Limits:
         self.counters: Counters = InProcess()
         turns = {MINUTE: settings.actor_turns_per_minute, DAY: settings.actor_turns_per_day}
         tokens = {MINUTE: settings.actor_tokens_per_minute, DAY: settings.actor_tokens_per_day}
+        self.admitted = WeakSet[Turn]()  # those of which a request was not refused
         self._turns = {seconds: most for seconds, most in turns.items() if most}
         self._tokens = {seconds: most for seconds, most in tokens.items() if most}
 

@@ -39,11 +39,11 @@ class Meter:
         request, now = Request(chars), time.time()
         estimate = request.tokens
         error = await self._limits.spend(self._actor, estimate, now)
-        if error and self._turn and "admitted" not in self._turn.notes:
+        if error and self._turn and self._turn not in self._limits.admitted:
             await self._limits.spend(self._actor, -estimate, now)
             raise error
         if self._turn:
-            self._turn.notes["admitted"] = True
+            self._limits.admitted.add(self._turn)
         try:
             yield request
         finally:

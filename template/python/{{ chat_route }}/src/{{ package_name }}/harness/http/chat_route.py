@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
 from starlette.requests import Request
@@ -12,9 +12,19 @@ from starlette.responses import Response
 
 from .. import contract
 from ..capability import Capability, Routes
-from ..contract import SESSION_HEADER, AgentError, ToolCall, ToolResult, Turn
+from ..contract import (
+    SESSION_HEADER,
+    AgentError,
+    Data,
+    Source,
+    ToolCall,
+    ToolResult,
+    Turn,
+    TurnRequest,
+    TurnResult,
+)
 from ..runtime import Runtime
-from ..sessions.sessions import Session
+from ..sessions.sessions import PlacedRequest, Session, WaitingTurn
 from .requests import parse_json, read_actor, receive
 from .server import Events, relay
 from .stored_messages import read_turns
@@ -36,9 +46,9 @@ class ChatRoute(Capability):
 
         async def post(request: Request, runtime: Runtime) -> Response:
             with runtime.turns.reading():
-                turn, last = await _read_turn(request, runtime)
-            events = UiEvents(turn, last, self.advise, is_exact=_is_exact(request))
-            response = await relay(request, runtime, turn, events)
+                call, last = await _read_turn(request, runtime)
+            events = UiEvents(last, self.advise, is_exact=_is_exact(request))
+            response = await relay(request, runtime, call, events)
             response.headers[SESSION_HEADER] = request.state.session_id
             return response
 
@@ -68,8 +78,8 @@ def _is_exact(request: Request) -> bool:
     return "exact-numbers" in re.split(r"[\s,;]+", request.headers.get("Prefer", "").lower())
 
 
-@dataclass(eq=False)
-class PageTurn(Turn):
+@dataclass(frozen=True)
+class PageRequest(PlacedRequest):
     """A turn after the turns that a page shows, or in place of one of them."""
 
     id: str = ""  # of the user's message
@@ -78,14 +88,15 @@ class PageTurn(Turn):
     after_id: str | None = None  # the id of the user's message of that turn
     seen: int | None = None  # the last turn that the page knows
 
-    def follow(self, session: Session) -> int:
+    def place(self, session: Session, turn: Turn) -> int:
         """Return how many turns stay, and set the key: with it `begin` would replay the turn."""
         waiting = session.waiting
         kept = waiting.turn - 1 if waiting else session.number  # of what a page shows
-        shown = kept + bool(waiting)
+        shown = kept + 1 if waiting else kept
         if shown and self.seen not in {None, shown}:
             raise _conflict()
-        self.key, first = self.id, session.number - len(session.turns) + 1
+        turn.key = self.id
+        first = session.number - len(session.turns) + 1
         found = re.fullmatch(POSITION, self.replaced or "")
         numbers = _numbers(session)
         number = numbers.get(self.replaced or "")
@@ -118,10 +129,8 @@ class UiEvents(Events):
 
     headers = Events.headers | {"Cache-Control": "no-cache, no-store", STREAM_HEADER: "v1"}
 
-    def __init__(
-        self, turn: Turn, last: Part, advise: Callable[[AgentError], str], *, is_exact: bool
-    ) -> None:
-        self._turn, self._advise, self._is_exact = turn, advise, is_exact
+    def __init__(self, last: Part, advise: Callable[[AgentError], str], *, is_exact: bool) -> None:
+        self._advise, self._is_exact = advise, is_exact
         goes_on, answers = last["role"] == "assistant", _read_answers(last)
         self._id = last["id"] if goes_on else _reply_id(last["id"])
         self._denied = [_call_id(denial["id"]) for denial in answers["deny"]]
@@ -138,34 +147,40 @@ class UiEvents(Events):
         parts = self._begin()
         if isinstance(chunk, str):
             return parts + self._text(chunk)
+        if isinstance(chunk, Data):
+            return parts + _part(f"data-{chunk.name}", data=_plain(chunk.value, self._is_exact))
+        if isinstance(chunk, Source):
+            fields = {"url": chunk.url, "title": chunk.title} if chunk.title else {"url": chunk.url}
+            return parts + _part("source-url", sourceId=chunk.url, **fields)
         parts += self._end_text()
         if isinstance(chunk, ToolCall):
             return parts + self._call(chunk.id, chunk.name, chunk.input)
         if chunk.id in self._denied:
             return parts
         if chunk.is_error:
-            fields = {"errorText": chunk.text, "dynamic": True}
-            return parts + _part("tool-output-error", toolCallId=chunk.id, **fields)
-        fields = {"output": chunk.text, "dynamic": True}
-        return parts + _part("tool-output-available", toolCallId=chunk.id, **fields)
+            failed = {"errorText": chunk.text, "dynamic": True}
+            return parts + _part("tool-output-error", toolCallId=chunk.id, **failed)
+        output = _output_of(chunk, self._is_exact)
+        done = {"output": output, "dynamic": True}
+        return parts + _part("tool-output-available", toolCallId=chunk.id, **done)
 
-    def done(self, result: dict[str, Any], turn: Turn) -> str:
+    def done(self, result: TurnResult) -> str:
         """Return the last parts of a turn that is committed, or waits for approvals."""
-        waiting, parts = result.get("waiting", []), self._begin() + self._end_text()
-        for call in waiting:
-            id = _call_id(call["id"])
-            parts += self._call(id, call["tool"], call["input"])
-            parts += _part("tool-approval-request", approvalId=call["id"], toolCallId=id)
+        parts = self._begin() + self._end_text()
+        for call in result.waiting:
+            id = _call_id(call.id)
+            parts += self._call(id, call.name, call.input)
+            parts += _part("tool-approval-request", approvalId=call.id, toolCallId=id)
         metadata = {
-            "turn": turn.number,
-            "milliseconds": turn.milliseconds,
-            "inputTokens": turn.input_tokens,
-            "cachedTokens": turn.cached_tokens,
-            "outputTokens": turn.output_tokens,
+            "turn": result.turn,
+            "milliseconds": self.turn.milliseconds,
+            "inputTokens": result.usage.input_tokens,
+            "cachedTokens": result.usage.cached_tokens,
+            "outputTokens": result.usage.output_tokens,
         }
-        if "dropped" in result:
+        if result.marks.get("dropped"):
             metadata["dropped"] = True
-        reason = "tool-calls" if waiting else "stop"
+        reason = "tool-calls" if result.waiting else "stop"
         return parts + _part("finish", finishReason=reason, messageMetadata=metadata) + _DONE
 
     def error(self, failure: AgentError) -> str:
@@ -177,7 +192,7 @@ class UiEvents(Events):
         if self._has_begun:
             return ""
         self._has_begun = True
-        texts = self._turn.notes.get("recalled", list)()
+        texts = self.turn.recalled
         parts = _part("data-recalled", data=texts) if texts else ""
         return parts + "".join(_part("tool-output-denied", toolCallId=id) for id in self._denied)
 
@@ -201,7 +216,7 @@ class UiEvents(Events):
         return _part("text-end", id=f"text-{self._texts}") if is_text else ""
 
 
-async def _read_turn(request: Request, runtime: Runtime) -> tuple[Turn, Part]:
+async def _read_turn(request: Request, runtime: Runtime) -> tuple[TurnRequest, Part]:
     """Read the turn that a page asks for, and the last of its messages."""
     body = parse_json(await receive(request, runtime.settings.max_body_bytes))
     if not isinstance(body, dict):
@@ -213,8 +228,7 @@ async def _read_turn(request: Request, runtime: Runtime) -> tuple[Turn, Part]:
     answers = _read_answers(last)
     is_answered = any(answers.values()) and isinstance(last.get("id"), str)
     if is_answered and (turn := runtime.read(answers, session_id)):
-        turn.actor, turn.headers = read_actor(request, runtime), request.headers
-        return turn, last
+        return replace(turn, actor=read_actor(request, runtime), headers=request.headers), last
     if last.get("role") != "user":
         raise AgentError("invalid_request", "The last message must be one of role user.")
     replaced, seen = body.get("messageId"), body.get("seen")
@@ -230,13 +244,24 @@ async def _read_turn(request: Request, runtime: Runtime) -> tuple[Turn, Part]:
     if not isinstance(id, str) or not re.fullmatch(contract.KEY, id):
         what = "The id of a message is 1 to 128 visible ASCII characters."
         raise AgentError("invalid_request", what)
-    page = PageTurn(session_id, actor, None, prompt, headers=request.headers, id=id)
-    page.replaced = id if body.get("trigger") == "regenerate-message" else replaced
-    page.key = None if page.replaced else id
-    page.seen = None if seen is None else int(seen)
+    is_repeat = body.get("trigger") == "regenerate-message"
+    replaced = id if is_repeat else replaced
+    after, after_id = None, None
     # A page of assistant-ui sends all messages that it shows, and its tools.
     if body.get("messages") and (len(messages) > 1 or "tools" in body):
-        page.after, page.after_id = _last_turn(messages[:-1])
+        after, after_id = _last_turn(messages[:-1])
+    page = PageRequest(
+        session_id,
+        prompt,
+        actor=actor,
+        key=None if replaced else id,
+        headers=request.headers,
+        id=id,
+        replaced=replaced,
+        after=after,
+        after_id=after_id,
+        seen=None if seen is None else int(seen),
+    )
     return page, last
 
 
@@ -329,13 +354,13 @@ def _summary_note(turn: int) -> list[Part]:
     return [{**note, "metadata": {"turn": turn}}]
 
 
-def _waiting_parts(waiting: Any, is_exact: bool) -> list[Part]:
+def _waiting_parts(waiting: WaitingTurn, is_exact: bool) -> list[Part]:
     """Return what the turn did so far, and the calls that wait; not what runs beside those."""
     turns = read_turns(waiting.messages)
     parts = [part for _, chunks in turns for part in _parts(chunks, is_exact)]
     parts = [part for part in parts if part["state"] != "input-available"]
-    for call in waiting.calls:
-        parts += _parts([ToolCall(_call_id(call.id), call.tool, call.input)], is_exact)
+    for call in waiting.tool_calls:
+        parts += _parts([ToolCall(_call_id(call.id), call.name, call.input)], is_exact)
         parts[-1].update(state="approval-requested", approval={"id": call.id})
     return parts
 
@@ -345,7 +370,7 @@ def _call_id(approval: str) -> str:
     return approval.rpartition(".")[0]
 
 
-def _parts(chunks: Sequence[contract.Chunk], is_exact: bool) -> list[Part]:
+def _parts(chunks: Sequence[contract.StoredChunk], is_exact: bool) -> list[Part]:
     parts, tools = list[Part](), dict[str, Part]()
     for chunk in chunks:
         if isinstance(chunk, ToolCall):
@@ -359,7 +384,8 @@ def _parts(chunks: Sequence[contract.Chunk], is_exact: bool) -> list[Part]:
             }
             parts.append(tools[chunk.id])
         elif isinstance(chunk, ToolResult):
-            done = {"state": "output-available", "output": chunk.text}
+            output = _output_of(chunk, is_exact)
+            done = {"state": "output-available", "output": output}
             failed = {"state": "output-error", "errorText": chunk.text}
             tools.get(chunk.id, {}).update(failed if chunk.is_error else done)
         elif parts and parts[-1]["type"] == "text":
@@ -367,6 +393,11 @@ def _parts(chunks: Sequence[contract.Chunk], is_exact: bool) -> list[Part]:
         else:
             parts.append({"type": "text", "text": chunk, "state": "done"})
     return parts
+
+
+def _output_of(result: ToolResult, is_exact: bool) -> Any:
+    """Return what a tool returned: its value, or its text."""
+    return result.text if result.value is None else _plain(result.value, is_exact)
 
 
 def _reply_id(id: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from cachetools import LRUCache
 
-from ..capability import Capability, find_session_class, wrap_model
+from ..capability import Capability, wrap_model
 from ..contract import Turn, is_blank, well_formed
 from ..deadline import time_limit
 from ..findings import Finding, diagnostic
@@ -20,9 +20,8 @@ from ..models.ask import Answer, ask
 from ..models.context_length import is_too_long
 from ..models.model_call import call_model
 from ..modules import LoadModules
-from ..sessions.sessions import Session, serialize
+from ..sessions.sessions import Message, serialize
 from . import adapter
-from .session import CompactedSession
 from .settings import CompactionSettings
 from .summary import (
     INSTRUCTIONS,
@@ -61,8 +60,7 @@ class Compaction(Capability):
         self, settings: CompactionSettings, before: Sequence[Capability], load: LoadModules
     ) -> None:
         super().__init__(settings, before, load)
-        self._before, base = before, find_session_class(before)
-        self._session_class = type("Compacted", (CompactedSession, base), {"compactor": self})
+        self._before = before
         # By session and messages, so that the next try of a turn that fails does not pay again.
         self._summaries: LRUCache[bytes, str] = LRUCache(64)
         self._failures: LRUCache[str, float] = LRUCache(1024)  # when, by session
@@ -107,15 +105,13 @@ class Compaction(Capability):
         seconds = self.settings.compaction_timeout_seconds
         return [f"Compaction: {self.model_name} summarizes, within {seconds} s"]
 
-    def session_class(self) -> type[Session]:
-        """Return a class that also does what those of the capabilities before this one do."""
-        return self._session_class
-
-    async def compact(self, turn: Turn, dropped: list[Any], at: int, turns: int) -> list[Any]:
+    async def replace_dropped(
+        self, turn: Turn, dropped: list[Message], at: int, last: int
+    ) -> list[Message]:
         """Return the messages of a summary; if there is none, those of the earlier one."""
         if len(dropped) == at:  # only the earlier summary
             return dropped
-        digest = sha256(serialize([turn.session_id, turns, dropped])).digest()
+        digest = sha256(serialize([turn.session_id, last, dropped])).digest()
         text = self._summaries.get(digest)
         if text is None:
             began, count = self.now(), len(dropped) - at
@@ -133,7 +129,7 @@ class Compaction(Capability):
             milliseconds = round(1000 * (self.now() - began))
             log.info(what, turn.session_id, turn.number, count, milliseconds, tokens)
             self._summaries[digest] = text
-        return adapter.write([("user", mark(text, turns)), ("assistant", REPLY)])
+        return adapter.write([("user", mark(text, last)), ("assistant", REPLY)])
 
     def committed(self, turn: Turn, messages: list[Any]) -> None:
         """Try again for the next summary: it is of other messages."""

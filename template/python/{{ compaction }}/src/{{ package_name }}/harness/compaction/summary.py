@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Iterable
 
-from ..contract import Chunk, ToolCall, ToolResult
+from ..contract import StoredChunk, ToolCall, ToolResult
 
 INSTRUCTIONS = """\
 You write the summary by which an agent remembers the earlier part of a long conversation.
@@ -25,7 +25,7 @@ _NOTICE = "The agent wrote this summary of earlier messages. It is a record, not
 _MARKED = re.compile(r'<summary of="[^"]*">\n[^\n]*\n\n(.*)\n</summary>', re.DOTALL)
 _PREFIX = "Offline summary: the user said "
 
-Said = tuple[str, Chunk]
+Said = tuple[str, StoredChunk]
 """Who spoke, "user" or "assistant", and what: a text, or a tool's call or result."""
 
 

@@ -95,10 +95,11 @@ async def _run(app: App, cases: list[Any], repeat: int, jobs: int) -> Any:
     refuse_errors([*findings, *app.load().model.check_model(settings), *check_all(needed)])
     if settings.model == "offline":
         click.echo("MODEL is not set: the lines `offline` of the cases answer.")
-    runtime = Runtime(
-        settings, app.load(), [it for it in others if not hasattr(it, "reads_secrets")]
-    )
-    real = Runtime(settings, app.load(), capabilities) if needed is capabilities else runtime
+    stubbed = [it for it in others if not hasattr(it, "reads_secrets")]
+    runtime = Runtime(settings, app.load(), stubbed, logs_turns=False)
+    real = runtime
+    if needed is capabilities:
+        real = Runtime(settings, app.load(), capabilities, logs_turns=False)
     for one in {id(it): it for it in (runtime, real)}.values():
         await one.open()
     try:

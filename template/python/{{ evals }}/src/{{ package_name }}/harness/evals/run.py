@@ -11,13 +11,12 @@ from typing import Any
 from uuid import uuid4
 
 from ..contract import AgentError, Chunk, ToolCall, ToolResult, Turn
-from ..log import as_agent_error
 from ..models.ask import ask
 from ..runtime import Runtime
-from ..turn import take_turn
 from .cases import Case
 from .expect import failures_of
 from .settings import EvalSettings
+from .stubs import EvalRequest
 
 SECONDS = 120  # of a case
 JUDGE = (
@@ -105,27 +104,31 @@ class Runner:
                         if call.get("id") == chunk.id:
                             call |= {"answer": chunk.text[:2000], "failed": chunk.is_error}
 
-            turn = Turn(session, actor, None, asked["prompt"], note)
-            turn.notes["eval"] = case.data, asked, problems
-            began, detail, failure = time.monotonic(), "", None
+            request = EvalRequest(
+                session, asked["prompt"], actor=actor, case=case.data, step=asked, problems=problems
+            )
+            turn = Turn(request, note)
+            began = time.monotonic()
+            detail = ""
             try:
-                await take_turn(runtime, turn)
-            except Exception as error:  # noqa: BLE001 (it is the outcome)
-                failure = as_agent_error(error)
-                turn.fail(failure)
-                detail = f" ({failure.detail})" if failure.detail else ""
-            if not isinstance(failure, AgentError) or failure.retry_after is None:
+                await runtime.start(turn)
                 break
-            await asyncio.sleep(failure.retry_after)  # nothing was kept; the case has its time
+            except AgentError as failure:
+                detail = f" ({failure.detail})" if failure.detail else ""
+                if failure.retry_after is None:
+                    turn.outcome = failure.type  # also if it did not start
+                    break
+                seconds = failure.retry_after
+            await asyncio.sleep(seconds)  # nothing was kept; the case has its time
         for call in calls:
             call.pop("id")
         return {
             "prompt": asked["prompt"],
             "calls": calls,
             "reply": turn.reply,
-            "outcome": "waiting" if turn.waiting else turn.outcome,
+            "outcome": turn.outcome,
             "detail": detail,
-            "tokens": turn.input_tokens + turn.output_tokens,
+            "tokens": turn.usage.input_tokens + turn.usage.output_tokens,
             "seconds": round(time.monotonic() - began, 3),
         }
 

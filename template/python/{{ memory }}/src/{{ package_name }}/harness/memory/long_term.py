@@ -4,6 +4,7 @@ from asyncio import Task, create_task
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from ..capability import Capability
 from ..collections.capability import Declarations
@@ -47,6 +48,7 @@ class LongTermMemory(Capability):
         self._declarations = Declarations.find(before)
         self.project_id = settings.project_id
         self._warming: list[Task[None]] = []
+        self.turns = WeakKeyDictionary[Turn, MemoryTurn]()  # that run
 
     @property
     def project(self) -> Project:
@@ -180,11 +182,11 @@ class LongTermMemory(Capability):
         if self.actor_required and "/" in (turn.actor or ""):
             raise AgentError("invalid_actor", SLASH)
         memory_turn = self.turn_of(turn.actor or "", turn.session_id)
-        kept = turn.notes.setdefault("kept", {})  # of a turn that goes on
-        memory_turn.added = [Utterance(*fields) for fields in kept.get("added", [])]
-        kept["added"] = memory_turn.added
-        turn.notes["memory"] = memory_turn
-        turn.notes["recalled"] = lambda: [*memory_turn.recalled]
+        kept: Any = turn.kept.get("added", [])  # of a turn that goes on
+        memory_turn.added = [Utterance(*fields) for fields in kept]
+        turn.kept["added"] = memory_turn.added
+        memory_turn.recalled = turn.recalled
+        self.turns[turn] = memory_turn
         current.set(memory_turn)
         return memory_turn
 
@@ -208,7 +210,11 @@ class LongTermMemory(Capability):
         adapter.prepare(self.begin(turn), options, self.settings)
 
     def committed(self, turn: Turn, messages: list[Any]) -> None:
-        adapter.record(self.recorder, turn.notes["memory"], messages)
+        adapter.record(self.recorder, self.turns[turn], messages)
+
+    def session_ended(self, session_id: str) -> None:
+        """Record the turns of the session that wait for others."""
+        self.recorder.flush(session_id)
 
     async def close(self) -> None:
         """Record waiting turns within SHUTDOWN_GRACE_SECONDS, and accept no more."""

@@ -56,7 +56,7 @@ class MemoryTurn:
         self.policy = policy
         self.added: list[Utterance] = []
         self.shown = Shown()  # to the last model call
-        self.recalled = dict[str, Hit]()  # by text: what all model calls were shown
+        self.recalled = list[str]()  # what all model calls were shown
         self.first: asyncio.Future[Sequence[Hit]] | None = None  # what is found for "userTurn"
         self.calls = 0  # of models
         self.stores: list[Any] = []  # of the owner

@@ -37,7 +37,7 @@ async def show(
     except Exception as error:  # noqa: BLE001
         log.warning("no notice is shown: own_memory failed: %s", describe(error))
     turn.shown = Shown(hits, "\n\n".join(text for text in texts if not is_blank(text)), notice)
-    turn.recalled.update((hit.text, hit) for hit in hits)
+    turn.recalled += [hit.text for hit in hits if hit.text not in turn.recalled]
     return turn.shown
 
 

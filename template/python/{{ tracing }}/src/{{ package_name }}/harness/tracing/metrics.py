@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from time import perf_counter
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from opentelemetry import metrics
 
@@ -32,6 +33,7 @@ class Metrics:
         self._tokens = meter.create_histogram("gen_ai.client.token.usage", **tokens)
         self._turns = meter.create_histogram("agent.turn.duration", **seconds)
         self._waits = meter.create_histogram("agent.turn.wait", **seconds)
+        self._since = WeakKeyDictionary[Turn, float]()  # the turns that wait
         self._open = meter.create_up_down_counter("agent.turns", unit="{turn}")
 
     def count_call(self, seconds: float, facts: Mapping[str, Any]) -> None:
@@ -47,17 +49,18 @@ class Metrics:
     @contextmanager
     def of_turn(self, turn: Turn) -> Iterator[None]:
         """Count a turn: while it waits or runs, and with its outcome when it ends."""
-        began = turn.notes["traced since"] = perf_counter()
+        began = perf_counter()
+        self._since[turn] = began
         self._open.add(1, {"agent.turn.state": "waiting"})
         try:
             yield
         finally:
-            state = "waiting" if "traced since" in turn.notes else "running"
+            state = "waiting" if turn in self._since else "running"
             self._open.add(-1, {"agent.turn.state": state})
             self._turns.record(perf_counter() - began, {"turn.outcome": turn.outcome})
 
     def begin(self, turn: Turn) -> None:
         """Count how long a turn waited for the turns of its session before it."""
-        self._waits.record(perf_counter() - turn.notes.pop("traced since"))
+        self._waits.record(perf_counter() - self._since.pop(turn))
         self._open.add(-1, {"agent.turn.state": "waiting"})
         self._open.add(1, {"agent.turn.state": "running"})

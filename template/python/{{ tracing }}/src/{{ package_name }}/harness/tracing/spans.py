@@ -31,9 +31,6 @@ def turn_span(turn: Turn) -> Iterator[None]:
     with make_span("turn", SpanKind.INTERNAL if has_parent else SpanKind.SERVER) as span:
         try:
             yield
-        except BaseException as error:
-            turn.fail(error)  # the span needs the outcome before it ends
-            raise
         finally:
             span.set_attribute("session.id", turn.session_id)
             span.set_attribute("gen_ai.conversation.id", turn.session_id)
@@ -43,4 +40,4 @@ def turn_span(turn: Turn) -> Iterator[None]:
             if turn.number:  # it is unknown until the session is read
                 span.set_attribute("turn.number", turn.number)
             span.set_attribute("turn.outcome", turn.outcome)
-            span.set_attribute("turn.tokens_cached", turn.cached_tokens)
+            span.set_attribute("turn.tokens_cached", turn.usage.cached_tokens)

@@ -20,14 +20,11 @@ import { describe, log } from '../log.ts'
 import { OfflineModel } from '../echo_model.ts'
 import { bounded, describeFailure, isFor, MemoryRefused } from './base.ts'
 import type { MemoryCollection, Metadata, Utterance } from './base.ts'
-import type { Who } from './namespaces.ts'
-import { ownStores } from './own_stores.ts'
-import { type AddOptions, type Failures, type Hit, linesOf } from './recall.ts'
-import { MAX_QUERY_CHARS, type MemoryTurn } from './recall.ts'
+import type { AddOptions, Failures, Hit } from './hits.ts'
+import { linesOf, MAX_QUERY_CHARS, type MemoryTurn } from './recall.ts'
 import { MAX_CALLS, type Memories } from './record.ts'
 import type { MemorySettings } from './settings.ts'
 import { show } from './show.ts'
-import { SEARCH_DESCRIPTION, SEARCH_TOOL } from './tools.ts'
 
 const MAX_ENTRIES = 10_000 // to show: the files say how many there are
 const DEFAULT_RESULTS = 5 // of an owner's store that does not say
@@ -48,10 +45,8 @@ export function addMemory(longTerm: Memories, turn: MemoryTurn, options: Options
   )
   stores.push(...guardedStores(turn))
   if (stores.length === 0) return
-  const searchToolConfig = SEARCH_TOOL !== null && {
-    name: SEARCH_TOOL,
-    ...(SEARCH_DESCRIPTION !== null && { description: SEARCH_DESCRIPTION }),
-  }
+  const { searchTool: name, searchDescription: description } = turn.policy
+  const searchToolConfig = name !== null && { name, ...(description !== null && { description }) }
   const addToolConfig = stores.some(({ writable }) => writable)
   const config = { stores, searchToolConfig, addToolConfig, injection: false }
   const memoryManager = new TurnManager(config, turn)
@@ -80,7 +75,7 @@ export function record(longTerm: Memories, turn: MemoryTurn, added: unknown[]): 
 /** Return the owner's stores for a turn. */
 export function storesFor(turn: MemoryTurn, settings: MemorySettings): GuardedStore[] {
   const remember = (text: string, options: AddOptions) => turn.add(text, options)
-  return ownStores(turn.identity).map((store) => {
+  return turn.policy.ownStores(turn.identity).map((store) => {
     const { addMemoryTool, recallTimeoutSeconds } = settings
     return new GuardedStore(store, recallTimeoutSeconds, addMemoryTool > 0 ? remember : undefined)
   })
@@ -98,11 +93,6 @@ function utterancesOf(messages: readonly Message[]): Utterance[] {
       return [[role === 'user' ? 'USER' : 'ASSISTANT', block.text]]
     }),
   )
-}
-
-/** Return the owner's stores; those with a function `erase` erase an actor. */
-export function storesOf(who: Who): (MemoryStore & { erase?: (actor: string) => unknown })[] {
-  return ownStores(who)
 }
 
 /** A collection as a store of the SDK; texts that it is given wait for the commit. */

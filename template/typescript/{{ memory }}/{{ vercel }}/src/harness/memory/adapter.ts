@@ -8,12 +8,11 @@ import type { Options } from '../capability.ts'
 import { isBlank } from '../contract.ts'
 import { type Call, OfflineModel, type Part } from '../echo_model.ts'
 import type { MemoryCollection, Utterance } from './base.ts'
-import type { Who } from './namespaces.ts'
-import { type Hit, linesOf, type MemoryTurn, type Shown } from './recall.ts'
+import type { Hit } from './hits.ts'
+import { linesOf, type MemoryTurn, type Shown } from './recall.ts'
 import type { Memories } from './record.ts'
 import type { MemorySettings } from './settings.ts'
 import { show } from './show.ts'
-import { SEARCH_DESCRIPTION, SEARCH_TOOL } from './tools.ts'
 
 const SEARCH = 'Search long-term memory for facts, preferences or context of earlier conversations.'
 const ADD = 'Add facts, preferences or decisions that are worth recalling in later conversations.'
@@ -33,13 +32,6 @@ const ADD_INPUT = asSchema(
   }),
 )
 
-/** A store of the owner. */
-interface OwnStore {
-  readonly name: string
-  readonly writable?: boolean
-  readonly erase?: (actor: string) => unknown
-}
-
 type Wrapped = Parameters<typeof wrapLanguageModel>[0]['model']
 
 /** Let the agent of a turn recall, and add memories. */
@@ -47,9 +39,8 @@ export function addMemory(longTerm: Memories, turn: MemoryTurn, options: Options
   const { readers, settings, writers } = longTerm
   const adds = settings.addMemoryTool > 0 && writers.length > 0
   if (readers.length === 0 && !adds) return
-  if (readers.length > 0 && SEARCH_TOOL !== null) {
-    options.tools[SEARCH_TOOL] = searchTool(turn, readers)
-  }
+  const { searchTool: name } = turn.policy
+  if (readers.length > 0 && name !== null) options.tools[name] = searchTool(turn, readers)
   if (adds) options.tools.add_memory = addTool(turn, writers)
   options.model = withMemory(options.model, turn)
 }
@@ -61,11 +52,6 @@ export function record(longTerm: Memories, turn: MemoryTurn, messages: unknown[]
 
 /** Return the owner's stores for a turn: the AI SDK has none. */
 export function storesFor(_turn: MemoryTurn, _settings: MemorySettings): MemoryTurn['stores'] {
-  return []
-}
-
-/** Return the owner's stores: the AI SDK has none. */
-export function storesOf(_who: Who): OwnStore[] {
   return []
 }
 
@@ -153,7 +139,7 @@ function withStores(description: string, stores: readonly MemoryCollection[]): s
 
 function searchTool(turn: MemoryTurn, readers: readonly MemoryCollection[]) {
   return tool({
-    description: withStores(SEARCH_DESCRIPTION ?? SEARCH, readers),
+    description: withStores(turn.policy.searchDescription ?? SEARCH, readers),
     inputSchema: SEARCH_INPUT,
     execute: async ({ query, ...options }) => (await turn.find(query, options)).map(entryOf),
   })

@@ -32,7 +32,7 @@ class WaitingAgent(TurnAgent):
 
     async def run_tools(self, context: ai.Context, calls: list[CallPart]) -> bool:
         """Run the tools that do not wait; return whether none does."""
-        answers = self.turn.answers or {}
+        answers = self.stage.answers or {}
         waiting = [call for call in calls if call.tool_call_id not in answers and self._waits(call)]
         others = [call for call in calls if call not in waiting]
         for call in others:

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from ..contract import Chunk
+from ..contract import StoredChunk
 from ..turn import tools_in
 
 
-def read_turns(messages: list[Any]) -> list[tuple[str, list[Chunk]]]:
+def read_turns(messages: list[Any]) -> list[tuple[str, list[StoredChunk]]]:
     """Return the prompt and the chunks of each turn."""
-    turns = list[tuple[str, list[Chunk]]]()
+    turns = list[tuple[str, list[StoredChunk]]]()
     for message in messages:
         content = message["content"]
         if message["role"] == "user" and "text" in content[0]:

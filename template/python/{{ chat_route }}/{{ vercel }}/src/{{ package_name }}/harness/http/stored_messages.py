@@ -4,13 +4,13 @@ from typing import Any
 
 import ai
 
-from ..contract import Chunk
+from ..contract import StoredChunk
 from ..turn import as_tool_call, as_tool_result
 
 
-def read_turns(messages: list[Any]) -> list[tuple[str, list[Chunk]]]:
+def read_turns(messages: list[Any]) -> list[tuple[str, list[StoredChunk]]]:
     """Return the prompt and the chunks of each turn."""
-    turns = list[tuple[str, list[Chunk]]]()
+    turns = list[tuple[str, list[StoredChunk]]]()
     for message in map(ai.messages.Message.model_validate, messages):
         if message.role == "user":
             turns.append((message.text, []))
@@ -20,7 +20,7 @@ def read_turns(messages: list[Any]) -> list[tuple[str, list[Chunk]]]:
     return turns
 
 
-def _chunks(part: ai.messages.Part) -> list[Chunk]:
+def _chunks(part: ai.messages.Part) -> list[StoredChunk]:
     if isinstance(part, ai.messages.TextPart):
         return [part.text]
     if isinstance(part, ai.messages.ToolCallPart):

@@ -10,11 +10,11 @@ import ai
 from ai import events
 from pydantic import PrivateAttr
 
-from .. import memory
 from ..contract import is_blank
 from ..echo_model import OfflineModel
 from .base import Utterance
 from .hits import Hit, Shown
+from .in_turn import add, search
 from .recall import MemoryTurn, current
 from .record import Recorder
 from .settings import MemorySettings
@@ -29,7 +29,7 @@ async def search_memory(
 
     Of all stores or some by name, at most so many entries of each.
     """
-    found = await memory.search(query, stores=stores, max_search_results=max_search_results)
+    found = await search(query, stores=stores, max_search_results=max_search_results)
     return json.dumps([_entry(hit) for hit in found], ensure_ascii=False)
 
 
@@ -40,7 +40,7 @@ async def add_memory(entries: list[str], stores: list[str] | None = None) -> str
     To all stores or some by name, when the turn is committed.
     """
     for text in entries:
-        memory.add(text, stores=stores)
+        add(text, stores=stores)
     return json.dumps({"stored": len(entries)})
 
 

@@ -28,7 +28,9 @@ class TracedCalls(Capability):
     ) -> None:
         super().__init__(settings, before, load)
         self._turns = LRUCache[datetime, SpanContext](MAX_TURNS)  # by their starts
-        self._memories = [it for it in before if getattr(it, "traced_as", None) == "memory"]
+        self._memories: list[Any] = [
+            it for it in before if getattr(it, "traced_as", None) == "memory"
+        ]
         for capability in before:
             decorated: Any = capability
             if name := getattr(capability, "traced_as", None):
@@ -40,14 +42,13 @@ class TracedCalls(Capability):
         meter.create_observable_gauge("agent.memory.waiting", [self._observe], unit="{turn}")
 
     def _observe(self, _: CallbackOptions) -> Iterator[Observation]:
-        for capability in self._memories:
-            memory: Any = capability
+        for memory in self._memories:
             for name, turns in memory.recorder.waiting.items():
                 yield Observation(turns, {"agent.memory.store": name})
 
     def committed(self, turn: Turn, messages: list[Any]) -> None:
-        if memory := turn.notes.get("memory"):
-            self._turns[memory.began] = trace.get_current_span().get_span_context()
+        for memory in self._memories:
+            self._turns[memory.turns[turn].began] = trace.get_current_span().get_span_context()
 
 
 class Traced:

@@ -1,0 +1,142 @@
+// Messages of Anthropic, as it and proxies in front of it send them.
+
+import { isDeepStrictEqual } from 'node:util'
+
+import Anthropic from '@anthropic-ai/sdk'
+import type { Message, Model, ModelStreamEvent, StreamOptions } from '@strands-agents/sdk'
+import { AnthropicModel, type AnthropicModelConfig } from '@strands-agents/sdk/models/anthropic'
+
+import { AgentError, isBlank } from '../contract.ts'
+import { diagnostic, type Finding } from '../findings.ts'
+import type { CoreSettings } from '../settings.ts'
+import { boundedFetch, checkAddress } from './provider.ts'
+
+export type VendorOptions = AnthropicModelConfig
+
+const DEFAULT_ADDRESS = 'https://api.anthropic.com'
+
+type Api = Anthropic.Messages
+type Body = Anthropic.MessageCreateParams
+type Event = Anthropic.RawMessageStreamEvent
+
+/** The base class reads on when nobody listens, and loses what proxies and newer models send. */
+class MessagesModel extends AnthropicModel {
+  readonly #api: Api
+
+  constructor(config: AnthropicModelConfig, settings: CoreSettings) {
+    super(config)
+    const quiet = { logLevel: 'off' as const } // it would print what it cannot read
+    this.#api = new Anthropic({ fetch: boundedFetch(settings), ...quiet }).messages
+  }
+
+  override async *stream(
+    messages: Message[],
+    options?: StreamOptions,
+  ): AsyncGenerator<ModelStreamEvent> {
+    const [api, signal] = [this.#api, options?.cancelSignal]
+    async function* stream(body: Body, more?: Anthropic.RequestOptions) {
+      const request = { ...withRedacted(body), stream: true as const }
+      yield* completed(await api.create(request, { ...more, signal }))
+    }
+    const client = { messages: { stream } } as unknown as Anthropic
+    yield* new AnthropicModel({ ...this.getConfig(), client }).stream(messages, options)
+  }
+}
+
+/** Return a request with redacted thinking as it came: the SDK keeps its text as bytes. */
+function withRedacted(body: Body): Body {
+  const messages = body.messages.map((message) => {
+    if (typeof message.content === 'string') return message
+    const content = message.content.map((block) => {
+      if (block.type !== 'redacted_thinking' || typeof block.data === 'string') return block
+      return { ...block, data: Buffer.from(block.data).toString() }
+    })
+    return { ...message, content }
+  })
+  return { ...body, messages }
+}
+
+/** Yield the events of an answer, and those that the SDK needs and some servers leave out. */
+async function* completed(events: AsyncIterable<Event>): AsyncGenerator<Event> {
+  let first = '' // the arguments of a call that came with its start
+  let others = ''
+  let reason: string | null = null
+  let hasStopped = false
+  const open = new Set<number>()
+  const withoutArguments = new Set<number>() // the indexes of such calls
+  for await (const event of events) {
+    if (event.type === 'message_start') {
+      event.message.usage ??= { input_tokens: 0, output_tokens: 0 } as Anthropic.Usage
+    } else if (event.type === 'content_block_start') {
+      const { content_block: block } = event
+      open.add(event.index)
+      first = block.type === 'tool_use' ? JSON.stringify(block.input ?? {}) : '{}'
+      others = ''
+      if (block.type === 'tool_use') {
+        // Its arguments may follow, mixed with those of this call.
+        const isUnclear = withoutArguments.has(event.index)
+        if (isUnclear) throw new AgentError('model_failed', '', 'two calls have one index')
+        if (isNone(first)) withoutArguments.add(event.index)
+      }
+    } else if (event.type === 'content_block_delta') {
+      const text = event.delta.type === 'input_json_delta' ? event.delta.partial_json : ''
+      // The SDK would take it for arguments of another call.
+      const isLate = text && !open.has(event.index)
+      if (isLate) throw new AgentError('model_failed', '', 'arguments outside of a call')
+      others += text
+      if (!isBlank(text)) withoutArguments.delete(event.index)
+    } else if (event.type === 'content_block_stop') {
+      // If both differ, together they are not one JSON object.
+      const delta = { type: 'input_json_delta' as const, partial_json: first }
+      const { index } = event
+      const isNew = !isNone(first) && !isSame(first, others)
+      if (isNew) yield { type: 'content_block_delta', index, delta }
+      first = '{}'
+      open.delete(index)
+    } else if (event.type === 'message_delta') {
+      reason = event.delta.stop_reason ?? reason
+      if (reason === 'pause_turn') throw new AgentError('reply_incomplete', '', 'pauseTurn')
+    }
+    if (event.type === 'message_stop' && !reason) break // the SDK would take it for a whole answer
+    hasStopped ||= event.type === 'message_stop'
+    yield event
+  }
+  if (reason && !hasStopped) yield { type: 'message_stop' }
+}
+
+/** Whether what came with the start of a call is none of its arguments. */
+function isNone(json: string): boolean {
+  return json === '{}' || json === '""'
+}
+
+function isSame(json: string, text: string): boolean {
+  try {
+    return isDeepStrictEqual(JSON.parse(text), JSON.parse(json))
+  } catch {
+    return false
+  }
+}
+
+/** Return the model of these settings. */
+export function vendorModel(settings: CoreSettings, options: VendorOptions): Model {
+  const caching = settings.promptCache ? { cacheConfig: {} } : {}
+  return new MessagesModel({ modelId: settings.model, ...caching, ...options }, settings)
+}
+
+/** Return findings about missing or invalid settings of the model. */
+export function vendorFindings(settings: CoreSettings): Finding[] {
+  const key = process.env.ANTHROPIC_API_KEY
+  const address = {
+    variable: 'ANTHROPIC_BASE_URL',
+    url: vendorEndpoint(settings),
+    example: DEFAULT_ADDRESS,
+  }
+  const findings = checkAddress(address, key ? 'ANTHROPIC_API_KEY' : '')
+  if (key || findings.length > 0) return findings
+  return [diagnostic('SET-ANTHROPIC_API_KEY', 'ANTHROPIC_API_KEY is not set: MODEL needs it.')]
+}
+
+/** Return the address of the provider. */
+export function vendorEndpoint(_settings: CoreSettings): string {
+  return process.env.ANTHROPIC_BASE_URL || DEFAULT_ADDRESS
+}

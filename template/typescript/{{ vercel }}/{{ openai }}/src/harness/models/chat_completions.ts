@@ -1,0 +1,49 @@
+// Models over Chat Completions, as OpenAI, Ollama, vLLM and others serve them.
+
+import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
+import { defaultSettingsMiddleware, type LanguageModel, wrapLanguageModel } from 'ai'
+
+import { diagnostic, type Finding } from '../findings.ts'
+import type { CoreSettings } from '../settings.ts'
+import { chatFetch } from './chat_stream.ts'
+import { checkAddress } from './provider.ts'
+import { keepingReasoning } from './reasoning.ts'
+
+/** Options of each call of the model. */
+export type VendorOptions = Parameters<typeof defaultSettingsMiddleware>[0]['settings']
+
+const OWN_SERVER = 'http://localhost:11434/v1'
+
+/** Return the model of these settings. */
+export function vendorModel(settings: CoreSettings, options: VendorOptions): LanguageModel {
+  const key = process.env.OPENAI_API_KEY // a server of your own may want none
+  const openai = createOpenAICompatible({
+    name: 'openai',
+    baseURL: vendorEndpoint(settings),
+    fetch: chatFetch(settings),
+    includeUsage: true,
+    supportsStructuredOutputs: true,
+    ...(key && { apiKey: key }),
+  })
+  const middleware = [defaultSettingsMiddleware({ settings: options }), keepingReasoning]
+  return wrapLanguageModel({ model: openai(settings.model), middleware })
+}
+
+/** Return findings about missing or invalid settings of the model. */
+export function vendorFindings(settings: CoreSettings): Finding[] {
+  const { OPENAI_API_KEY: key, OPENAI_BASE_URL: own } = process.env
+  const address = {
+    variable: 'OPENAI_BASE_URL',
+    url: vendorEndpoint(settings),
+    example: OWN_SERVER,
+  }
+  const findings = checkAddress(address, key ? 'OPENAI_API_KEY' : '')
+  if (key || own || findings.length > 0) return findings
+  const hint = 'Set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own: MODEL needs it.'
+  return [diagnostic('SET-OPENAI_API_KEY', hint)]
+}
+
+/** Return the address of the provider. */
+export function vendorEndpoint(_settings: CoreSettings): string {
+  return process.env.OPENAI_BASE_URL || 'https://api.openai.com/v1'
+}

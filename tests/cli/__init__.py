@@ -1,0 +1,1 @@
+"""The commands of a render, in terminals and with closed streams."""

@@ -1,0 +1,1 @@
+"""Memory collections, in both languages: the rules of `check`, ranges and versions."""

@@ -1,0 +1,1 @@
+"""Helpers that several rooms of tests share, and the tests of these."""

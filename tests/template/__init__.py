@@ -1,0 +1,1 @@
+"""The template's own source: questions, checks, snapshots, releases and texts."""
