@@ -305,7 +305,7 @@ def test_the_tests_of_the_template_pass_with_the_capability_of_the_docs(project:
         files = ["tests/server.test.ts", "tests/orders.test.ts", "tests/version.test.ts"]
         command = [str(NODE), "--test", *files]
     else:
-        files = ["tests/test_server.py", "tests/test_orders.py", "tests/test_version.py"]
+        files = ["tests/harness/test_server.py", "tests/test_orders.py", "tests/test_version.py"]
         command = [".venv/bin/python", "-m", "pytest", "-q", *files]
     result = subprocess.run(
         command, cwd=project, env=clean_environment() | ORDERS, capture_output=True, text=True

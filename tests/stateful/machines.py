@@ -19,8 +19,10 @@ def arrange(target: str, project: Path, folder: Path) -> list[str]:
     tests.mkdir(exist_ok=True)
     if target.endswith("-python"):
         shutil.copy(own.with_suffix(".py"), folder / "src" / "my_agent" / "agent.py")
-        for name in ("conftest.py", "script.py", "scripted_model.py"):
+        for name in ("conftest.py", "own_fixtures.py"):
             shutil.copy(project / "tests" / name, tests)
+        for name in ("script.py", "scripted_model.py"):
+            shutil.copy(project / "tests" / "harness" / name, tests)
         shutil.copy(HERE / "python_machine.py", tests)
         python = str(project / ".venv" / "bin" / "python")
         paths = f"pythonpath={folder / 'src'} {tests}"

@@ -177,7 +177,7 @@ def s3_server(folder: Path) -> Iterator[Address]:
 def reference_endpoint(folder: Path, data: Path, token: str) -> Iterator[Address]:
     """The endpoint that a project's own tests bring: REST and the wire of Lambda."""
     address = ("127.0.0.1", free_port())
-    program = ROOT / "template/python/{{ endpoint }}/tests/reference_endpoint.py"
+    program = ROOT / "template/python/{{ endpoint }}/tests/harness/reference_endpoint.py"
     options = ["--port", str(address[1]), "--db", str(data), "--token", token]
     with process([sys.executable, str(program), *options], folder):
         wait_for("an endpoint", lambda: connectable(address))

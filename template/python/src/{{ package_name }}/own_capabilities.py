@@ -7,7 +7,7 @@ from .harness import Capability, CoreSettings
 
 @dataclass(frozen=True)
 class OwnSettings(CoreSettings):
-    """Your settings, each a `string` or an `integer`; `orders_url` is read from ORDERS_URL."""
+    """Your settings, such as `orders_url: str = string(...)`, which is read from ORDERS_URL."""
 
 
 OWN_CAPABILITIES: list[type[Capability]] = []

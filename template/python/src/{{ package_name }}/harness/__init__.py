@@ -21,7 +21,15 @@ from .contract import (
 from .findings import Finding, diagnostic
 from .modules import Handler, Modules
 from .runtime import Runtime
-from .settings import CoreSettings, integer, read_settings, string
+from .settings import (
+    CoreSettings,
+    boolean,
+    integer,
+    read_settings,
+    secret,
+    string,
+    string_list,
+)
 
 __all__ = [
     "AgentApp",
@@ -40,10 +48,13 @@ __all__ = [
     "TurnRequest",
     "TurnResult",
     "Usage",
+    "boolean",
     "current_turn",
     "diagnostic",
     "integer",
     "make_cli",
     "read_settings",
+    "secret",
     "string",
+    "string_list",
 ]

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from io import StringIO
@@ -15,14 +16,67 @@ from .findings import Finding, diagnostic
 HOST_FORM = r"[A-Za-z0-9_.:\[\]-]+"
 
 
-def integer(default: int, lowest: int, highest: int) -> Any:
+BOOLEANS = {"1": True, "true": True, "0": False, "false": False}
+SECRET = "(^|_|API)(KEY|PASSWORD|SECRET|TOKEN)$"  # names whose values are not shown
+
+
+def integer(default: int, lowest: int, highest: int, *, required: bool = False) -> Any:
     """Declare a setting that is a whole number from `lowest` to `highest`."""
-    return field(default=default, metadata={"range": (lowest, highest)})
+
+    def parse(text: str) -> int | None:
+        is_number = re.fullmatch("[0-9]{1,10}", text) is not None
+        return int(text) if is_number and lowest <= int(text) <= highest else None
+
+    return _setting(default, parse, f"a whole number from {lowest} to {highest}", required)
 
 
-def string(form: str, allowed: str, default: str | None = "") -> Any:
+def boolean(default: bool = False, *, required: bool = False) -> Any:
+    """Declare a setting that is on or off."""
+    return _setting(default, lambda text: BOOLEANS.get(text.lower()), "true or false", required)
+
+
+def string(form: str, allowed: str, default: str | None = "", *, required: bool = False) -> Any:
     """Declare a setting that is a text of this form; `allowed` describes it."""
-    return field(default=default, repr=False, metadata={"form": (form, allowed)})
+    return _setting(default, _parser(form), allowed, required)
+
+
+def string_list(
+    form: str, allowed: str, default: tuple[str, ...] = (), *, required: bool = False
+) -> Any:
+    """Declare a setting that is a tuple of texts of this form; commas separate them."""
+    parse_item = _parser(form)
+
+    def parse(text: str) -> tuple[str, ...] | None:
+        items = [item.strip() for item in text.split(",")]
+        return tuple(items) if all(map(parse_item, items)) else None
+
+    return _setting(default, parse, allowed, required)
+
+
+def secret(
+    form: str = "[!-~]{1,4096}",
+    allowed: str = "a text of visible ASCII characters",
+    *,
+    required: bool = False,
+) -> Any:
+    """Declare a setting whose value is never shown."""
+    return _setting("", _parser(form), allowed, required, is_secret=True)
+
+
+def _parser(form: str) -> Callable[[str], str | None]:
+    return lambda text: text if re.fullmatch(form, text) else None
+
+
+def _setting(
+    default: Any,
+    parse: Callable[[str], Any],
+    allowed: str,
+    required: bool,
+    *,
+    is_secret: bool = False,
+) -> Any:
+    metadata = {"parse": parse, "allowed": allowed, "required": required, "secret": is_secret}
+    return field(default=default, repr=isinstance(default, int), metadata=metadata)
 
 
 @dataclass(frozen=True)
@@ -59,7 +113,7 @@ class CoreSettings:
         f"https?://{HOST_FORM}( *, *https?://{HOST_FORM})*", "a list like https://www.example.com"
     )
     log_format: str = string("text|json", "text or json", "text")
-    api_token: str = string("[!-~]{1,4096}", "a text of visible ASCII characters")
+    api_token: str = secret()
 
     @classmethod
     def read(cls) -> tuple[Self, list[Finding]]:
@@ -67,19 +121,21 @@ class CoreSettings:
         values: dict[str, Any] = {}
         findings = read_env_file()
         for setting in fields(cls):
-            name, text = setting.name.upper(), os.environ.get(setting.name.upper(), "").strip()
-            low, high = setting.metadata.get("range", (0, 0))
-            allowed = f"a whole number from {low} to {high}"
-            form, allowed = setting.metadata.get("form", ("(?s:.*)", allowed))
-            if text and not high and re.fullmatch(form, text):
-                values[setting.name] = text
-            elif high and re.fullmatch("[0-9]{1,10}", text) and low <= int(text) <= high:
-                values[setting.name] = int(text)
-            elif text:
-                is_secret = re.search("(^|_|API)(KEY|PASSWORD|SECRET|TOKEN)$", name)
-                shown = "invalid" if is_secret else repr(without_password(text)[:80])
-                message = f"{name} is {shown}: allowed is {allowed}."
-                findings.append(diagnostic(f"SET-{name}", message))
+            name, declared = setting.name.upper(), setting.metadata
+            text = os.environ.get(name, "").strip()
+            if not text:
+                if declared.get("required"):
+                    message = f"{name} is not set: allowed is {declared['allowed']}."
+                    findings.append(diagnostic(f"SET-{name}", message))
+                continue
+            value = declared["parse"](text) if declared else text
+            if value is not None:
+                values[setting.name] = value
+                continue
+            is_secret = declared["secret"] or re.search(SECRET, name)
+            shown = "invalid" if is_secret else repr(without_password(text)[:80])
+            message = f"{name} is {shown}: allowed is {declared['allowed']}."
+            findings.append(diagnostic(f"SET-{name}", message))
         return cls(**values), findings
 
     @cached_property

@@ -2,7 +2,7 @@
 
 The endpoint implements six operations, over REST or as a Lambda function. If it sends ETags,
 saves are conditional: `If-Match` with the ETag of the last load, or `If-None-Match: *`; a save that
-conflicts gets 412. tests/reference_endpoint.py is a complete example.
+conflicts gets 412. tests/harness/reference_endpoint.py is a complete example.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""An example of a custom backend: `python tests/reference_endpoint.py --port 8081`.
+"""An example of a custom backend: `python tests/harness/reference_endpoint.py --port 8081`.
 
 Speaks REST and the wire format of AWS Lambda. Each save makes a new ETag. With `--strict` it keeps
 only the fields that the specification shows.
