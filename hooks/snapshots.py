@@ -1,9 +1,10 @@
 """Snapshots: the renders of all variants as real files, so that a change of them can be reviewed.
 
-A plain render is kept whole, `<base>+<option>` as the files that the option adds or changes. Of
-such a file an earlier folder of the same language may have the very bytes at the same path: then
-SAME_AS.txt names that folder, and the file is not kept again. Another vendor of the model replaces
-the modules of the first one: LEFT_OUT.txt lists those that it has no use for.
+The folder of a plain render has all its files, `<base>+<option>` the files that the option adds or
+changes. Copier copies a file without Jinja from `template/` as it is: COPIED.txt names its source,
+whose own diff shows a change. An earlier folder of the same language may have the very bytes at the
+same path: then SAME_AS.txt names that folder, and the file is not kept again. Another vendor of the
+model replaces the modules of the first one: LEFT_OUT.txt lists those that it has no use for.
 """
 
 import shutil
@@ -12,13 +13,16 @@ from collections.abc import Collection
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from hooks.committed import CommitError, extracted
 from hooks.rendering import files_of, render, without_git
-from hooks.variants import VARIANTS, answers_of, base_of, language_of
+from hooks.template import FILES, SUFFIX
+from hooks.variants import PROJECT_NAME, VARIANTS, answers_of, base_of, language_of
 
 SNAPSHOTS = Path("tests") / "snapshots"
+PACKAGE = PROJECT_NAME.replace("-", "_")
+COPIED = "COPIED.txt"
 SAME_AS = "SAME_AS.txt"
 LEFT_OUT = "LEFT_OUT.txt"
 
@@ -53,9 +57,23 @@ def read(folder: Path) -> Tree:
     }
 
 
+def sources(root: Path) -> Tree:
+    """The files of `template/` that Copier copies as they are, by their path there."""
+    tree = read(root / FILES)
+    return {path: file for path, file in tree.items() if not path.endswith(SUFFIX)}
+
+
+def destination(source: str) -> str:
+    """The path in a render of a file of `template/`: its first folder has the language."""
+    _, *parts = PurePosixPath(source).parts
+    while len(parts) > 1 and parts[0].startswith("{{"):  # the folder of an answer
+        parts.pop(0)
+    return "/".join(parts).replace("{{ package_name }}", PACKAGE)
+
+
 def rendered(root: Path) -> Trees:
     """What the snapshots of the template in `root` should be. Raises RenderError, OptionError."""
-    return kept(trees(root))
+    return kept(trees(root), sources(root))
 
 
 def trees(root: Path, variants: Collection[str] = VARIANTS) -> Trees:
@@ -71,13 +89,17 @@ def tree(template: Path, variant: str) -> Tree:
         return read(Path(folder) / variant)
 
 
-def kept(whole: Trees) -> Trees:
+def kept(whole: Trees, sources: Tree) -> Trees:
     """The part of each render that its snapshot holds, from whole renders in their order.
 
     Raises OptionError when an option other than a vendor removes a file, and edits with it.
     """
     found: Trees = {}
     first: dict[tuple[str, str, File], str] = {}
+    origins = {
+        (source.partition("/")[0], destination(source), file): source
+        for source, file in sources.items()
+    }
     for variant, tree in whole.items():
         base = base_of(variant)
         under = whole[base] if base else {}
@@ -87,15 +109,23 @@ def kept(whole: Trees) -> Trees:
                 f"{variant} leaves out {', '.join(removed)}, which {base} has:"
                 " an option may add or change files, never remove one"
             )
-        found[variant], same = {}, ""
+        language = language_of(variant)
+        found[variant] = {}
+        copied = ""
+        same = ""
         for path, file in sorted(tree.items()):
             if file == under.get(path):
                 continue
-            holder = first.setdefault((language_of(variant), path, file), variant)
+            if origin := origins.get((language, path, file)):
+                copied += f"{origin}\n"
+                continue
+            holder = first.setdefault((language, path, file), variant)
             if base and holder != variant:
                 same += f"{path} = {holder}\n"
             else:
                 found[variant][path] = file
+        if copied:
+            found[variant][COPIED] = File(copied.encode(), False)
         if same:
             found[variant][SAME_AS] = File(same.encode(), False)
         if removed:
@@ -105,15 +135,18 @@ def kept(whole: Trees) -> Trees:
     return {variant: tree for variant, tree in found.items() if tree}
 
 
-def whole(variant: str, kept: Trees) -> Tree:
+def whole(variant: str, kept: Trees, sources: Tree) -> Tree:
     """The render of `variant` that `kept`, of all variants, stands for: the reverse of `kept`."""
-    base, own = base_of(variant), dict(kept.get(variant, {}))
+    base = base_of(variant)
+    own = dict(kept.get(variant, {}))
+    copied = own.pop(COPIED, File(b"", False)).content.decode().splitlines()
     same = own.pop(SAME_AS, File(b"", False)).content.decode()
     links = (line.rsplit(" = ", 1) for line in same.splitlines())
     removed = own.pop(LEFT_OUT, File(b"", False)).content.decode().splitlines()
-    under = whole(base, kept) if base else {}
+    under = whole(base, kept, sources) if base else {}
     return {
         **{path: file for path, file in under.items() if path not in removed},
+        **{destination(source): sources[source] for source in copied},
         **{path: kept[holder][path] for path, holder in links},
         **own,
     }
@@ -126,16 +159,24 @@ def recorded(root: Path) -> Trees:
     return {path.name: read(path) for path in paths}
 
 
+def recorded_whole(root: Path) -> Trees:
+    """Every file that each variant renders, as the snapshots say: nothing is rendered.
+
+    A variant that has no folder is like its base. Raises KeyError when a file is missing.
+    """
+    found = recorded(root)
+    origins = sources(root)
+    return {variant: whole(variant, found, origins) for variant in {**VARIANTS, **found}}
+
+
 def committed(root: Path, commit: str) -> Trees:
     """Every file that each variant renders at `commit`, as its snapshots say.
 
-    A variant that has no folder there is like its base. Raises CommitError when the commit has no
-    snapshots.
+    Raises CommitError when the commit has no snapshots.
     """
     try:
-        with extracted(root, commit, SNAPSHOTS.as_posix()) as folder:
-            found = recorded(folder)
-        return {variant: whole(variant, found) for variant in {**VARIANTS, **found}}
+        with extracted(root, commit, SNAPSHOTS.as_posix(), FILES) as folder:
+            return recorded_whole(folder)
     except CommitError as error:
         hint = "the tag of a release has none, and the commit before it has"
         reason = f"{commit[:10]} has no snapshots to compare with ({hint}): {error}"

@@ -2,22 +2,22 @@
 
 from tests.mutation.fault import Fault
 
-SESSION = "src/harness/compaction/session.ts"
+SESSIONS = "src/harness/sessions/sessions.ts"
 CAPABILITY = "src/harness/compaction/capability.ts"
 SUMMARY = "src/harness/compaction/summary.ts"
 
 FAULTS = [
     Fault(
         "turns begin where they did before the summary",
-        SESSION,
-        "start.at + summary.length",
-        "start.at",
+        SESSIONS,
+        "start.at - end + summary.length",
+        "start.at - end",
     ),
     Fault(
         "a summary is of one turn more than it says",
-        SESSION,
-        "turn.number - 1 - this.turns.length",
-        "turn.number - 2 - this.turns.length",
+        SESSIONS,
+        "turn.number - 1 - later.length",
+        "turn.number - 2 - later.length",
     ),
     Fault(
         "an earlier summary is summarized as what a user said",

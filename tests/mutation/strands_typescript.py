@@ -5,11 +5,12 @@ from tests.mutation.fault import Fault
 TURN = "src/harness/turn.ts"
 MESSAGES = "src/harness/messages.ts"
 STOPS = "stopReason !== 'endTurn' && stopReason !== 'stopSequence'"
-RUN = "stream(runtime, agent, Object.assign(turn, { signal: stop })),\n      )"
+RUN = "      return stream(runtime, agent, stage)\n    })"
 COMMIT = (
-    "await session.commit(turn, { scope: 'agent', schema_version: '1.0', created_at: '', "
+    "await stage.commit({ scope: 'agent', schema_version: '1.0', created_at: '', "
     "data: agent.takeSnapshot({ preset: 'session' }).data as never }, () => {})"
 )
+RUNTIME = "src/harness/runtime.ts"
 
 FAULTS = [
     Fault(
@@ -20,9 +21,9 @@ FAULTS = [
     ),
     Fault(
         "the commit is forgotten",
-        TURN,
-        "session.commit(turn, snapshot, saved)",
-        "{ turn: turn.number, reply: turn.reply } as LastTurn",
+        RUNTIME,
+        "stage.commit(snapshot, () => this.committed(turn, added))",
+        "turn.result('committed', [])",
     ),
     Fault(
         "an empty reply is a turn",
@@ -71,8 +72,8 @@ FAULTS = [
     Fault(
         "a turn that the next request cannot use is committed",
         TURN,
-        "      checkMessages(messagesOf(",
-        "      if (!turn) checkMessages(messagesOf(",
+        "  checkMessages(messagesOf(",
+        "  if (!turn) checkMessages(messagesOf(",
     ),
     Fault(
         "a call with broken arguments runs without arguments",

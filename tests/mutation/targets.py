@@ -83,7 +83,8 @@ def schedules_target(target: str, own: list[Fault], shared: list[Fault]) -> Targ
 
 def compaction_target(base: Target, faults: list[Fault]) -> Target:
     """A render with compaction, of whose own tests those of the room are run."""
-    test = "tests/harness/test_compaction.py" if base.failed == 1 else "tests/compaction.test.ts"
+    name = "test_compaction.py" if base.failed == 1 else "compaction.test.ts"
+    test = f"tests/harness/{name}"
 
     def command(project: Path, copy: Path) -> list[str]:
         return [*base.command(project, copy), test]

@@ -3,9 +3,9 @@
 from tests.mutation.fault import Fault
 from tests.mutation.typescript import CONTRACT, SESSIONS
 
-APPROVAL = "src/harness/approval/session.ts"
+APPROVAL = "src/harness/approval/waiting.ts"
 ADAPTER = "src/harness/approval/adapter.ts"
-STAYS = "const messages = this.data.messages.slice(0, later[0].at)\n"
+STAYS = "const messages = this.data.messages.slice(0, next.at)\n"
 GLOBAL = """export const RUNNING = {
   turn: undefined as Turn | undefined,
   getStore() {
@@ -29,18 +29,20 @@ FAULTS = [
         "what came after the replaced turn stays",
         SESSIONS,
         STAYS,
-        "const messages = this.data.messages.slice(0, later[0].at)\n"
-        "      messages.push(...this.data.messages.slice(later[1]?.at ?? 1e9))\n",
+        "const messages = this.data.messages.slice(0, next.at)\n"
+        "    messages.push(...this.data.messages.slice(later[0]?.at ?? 1e9))\n",
     ),
     Fault(
         "a failed replacement cuts the session",
         SESSIONS,
-        "    this.cut(end)\n",
-        "    const last = this.cut(end)\n"
-        "    if (turn.replaces !== null && this.snapshot) {\n"
-        "      await this.save({ ...this.snapshot, data: this.data }, last)\n"
-        "      this.stored = await this.sessions.store.load(this.id)\n"
-        "    }\n",
+        "    turn.hasBegun = true\n",
+        "    if (turn.request.replaces !== null && this.snapshot) {\n"
+        "      const { data, turns } = stage\n"
+        "      const last = { ...stage.lastTurn(turns), key: null, turn: turn.number - 1 }\n"
+        "      await this.save({ ...this.snapshot, data }, last, this.stored)\n"
+        "      stage.stored = await this.sessions.store.load(this.id)\n"
+        "    }\n"
+        "    turn.hasBegun = true\n",
     ),
     Fault(
         "the number of a replaced turn is not checked",
@@ -53,14 +55,14 @@ FAULTS = [
     Fault(
         "history trimming forgets where turns begin",
         SESSIONS,
-        "({ ...turn, at: turn.at - start })",
+        "({ ...turn, at: turn.at - start + kept.length })",
         "turn",
     ),
     Fault(
         "a turn that was taken back is replayed",
         SESSIONS,
-        "this.#lastTurn(turn, null, '', this.turns)",
-        "this.#lastTurn(turn, this.last?.key ?? null, '', this.turns)",
+        "{ actor: this.actor, turn, key: null, reply",
+        "{ actor: this.actor, turn, key: this.last?.key ?? null, reply",
     ),
     Fault(
         "current_turn is that of another turn",
@@ -70,20 +72,20 @@ FAULTS = [
     ),
     Fault(
         "a waiting turn is committed",
-        APPROVAL,
-        "if (turn.waiting.length === 0) return",
-        "if (turn.waiting.splice(0)) return",
+        SESSIONS,
+        "if (call) return this.#hold(call.name, taken)",
+        "if (call) turn.waiting = []",
     ),
     Fault(
         "an answer of another actor is taken",
-        APPROVAL,
-        "super(sessions, id, actor, loaded)",
-        "super(sessions, id, loaded[1] ? loaded[1].app_data.actor : actor, loaded)",
+        SESSIONS,
+        "if (this.last && this.last.actor !== actor)",
+        "if (this.last && this.last.actor !== actor && !('pending' in this.last))",
     ),
     Fault(
         "an approval is taken twice",
         APPROVAL,
-        "await this.#claim(waiting)",
+        "await claim(stage, waiting)",
         "await Promise.resolve()",
     ),
     Fault(
@@ -101,16 +103,23 @@ FAULTS = [
     Fault(
         "a new prompt keeps what waits",
         APPROVAL,
-        "Object.assign(last, { dropped: true })",
-        "Object.assign(last, { dropped: true, pending: this.waiting })",
+        "  stage.marks.add('dropped')\n",
+        "  stage.marks.add('dropped')\n"
+        "  Object.assign(stage, { lastTurn: (turns: never) => Object.assign("
+        "Object.getPrototypeOf(stage).lastTurn.call(stage, turns), { pending: waiting }) })\n",
     ),
     Fault(
         "a reply does not say that it dropped a turn",
         APPROVAL,
-        "this.#drops = waiting !== undefined",
-        "this.#drops = false",
+        "  stage.marks.add('dropped')\n",
+        "",
     ),
-    Fault("what a turn said before it waited is lost", APPROVAL, "reply: waiting.reply, a", "a"),
+    Fault(
+        "what a turn said before it waited is lost",
+        APPROVAL,
+        "  turn.reply = waiting.reply\n  turn.kept",
+        "  turn.kept",
+    ),
     Fault(
         "a repeated prompt drops the turn that waits for it",
         APPROVAL,
@@ -120,16 +129,16 @@ FAULTS = [
     Fault(
         "a prompt that is repeated after its approvals runs again",
         APPROVAL,
-        "this.start.key = waiting.prompt_key",
-        "this.start.key = key",
+        "stage.key = waiting.prompt_key",
+        "stage.key = turn.key",
     ),
     Fault(
         "a turn that waits takes the place of the one that it replaces",
         APPROVAL,
-        "    await super.save(before, kept)\n",
-        "    before.data = this.data\n"
-        "    Object.assign(kept, { turns: this.turns, turn: this.cut(this.turns.length).turn })\n"
-        "    await super.save(before, kept)\n",
+        "  await session.save(before, record, stage.stored)\n",
+        "  before.data = { ...stage.data, messages: stage.data.messages.slice(0, stage.at) }\n"
+        "  Object.assign(record, { turns: stage.turns, turn: turn.number - 1 })\n"
+        "  await session.save(before, record, stage.stored)\n",
     ),
 ]
 
@@ -138,7 +147,7 @@ STRANDS = [
     Fault(
         "the state of the agent is not taken back",
         SESSIONS,
-        "...(later.find(({ other }) => other)?.other ?? this.data), messages",
+        "...(changed?.other ?? this.data), messages",
         "...this.data, messages",
     ),
 ]

@@ -20,7 +20,7 @@ ABORT = "      for (const stop of this.tasks.values()) stop.abort(new AgentError
 FAULTS = [
     # Sessions.
     Fault("two turns of a session run at once", SESSIONS, "race([before, abort", "race([0, abort"),
-    Fault("a replay emits nothing", CONTRACT, "    this.reply = reply\n", ""),
+    Fault("a replay emits nothing", SESSIONS, "      turn.reply = last.reply\n", ""),
     Fault(
         "one turn less may wait",
         SESSIONS,
@@ -63,20 +63,20 @@ FAULTS = [
     Fault(
         "the actor is not stored",
         SESSIONS,
-        "{ actor: this.actor, turn,",
-        "{ actor: null, turn,",
+        "const { actor } = this.session",
+        "const actor = null",
     ),
     Fault(
         "a turn without a key is replayed to the next one without",
         SESSIONS,
-        "if (!this.last || key === null) return null",
-        "if (!this.last) return null",
+        "if (!last || !isRepeatable) return null",
+        "if (!last) return null",
     ),
     Fault(
         "a replay needs no key that matches",
         SESSIONS,
-        "(key === this.last.key)",
-        "(this.last.key)",
+        "(key === last.key)",
+        "(last.key)",
     ),
     Fault(
         "the keys of older turns are forgotten",
@@ -111,10 +111,10 @@ FAULTS = [
     Fault(
         "the history is cut in the middle of a turn",
         SESSIONS,
-        "this.data.messages = this.data.messages.slice(end)\n",
-        "this.data.messages = this.data.messages.slice(end - 1)\n",
+        "[...summary, ...this.data.messages.slice(end)]",
+        "[...summary, ...this.data.messages.slice(end - 1)]",
     ),
-    Fault("a long turn is forgotten", SESSIONS, "?? this.turns.at(-1))?.at ?? 0", ")?.at ?? 1e9"),
+    Fault("a long turn is forgotten", SESSIONS, "this.turns.at(-1)?.at ?? 0", "1e9"),
     Fault("a session that ends is kept", STORE, "    this.entries.delete(sessionId)\n", ""),
     Fault("a turn may take for ever", DEADLINE, "seconds * 1000)", "seconds * 10_000)"),
     # The server.
@@ -131,8 +131,8 @@ FAULTS = [
     Fault(
         "a turn goes on when its client has left",
         SERVER,
-        "  response.once('close', () => response.writableFinished || stop.abort())\n  const w",
-        "  const w",
+        "  response.once('close', () => response.writableFinished || stop.abort())\n",
+        "",
     ),
     Fault(
         "a turn that waits for its session gets no status",

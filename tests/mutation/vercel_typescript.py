@@ -7,11 +7,12 @@ TURN, STREAMING, MESSAGES = (
     "src/harness/models/streaming.ts",
     "src/harness/messages.ts",
 )
-RUN = "stream(runtime, Object.assign(turn, { signal: stop }), staged, prompts),\n      )"
+RUN = "    return stream(runtime, turn, staged, prompts)\n  })"
 COMMIT = (
-    "await session.commit(turn, { scope: 'agent', schema_version: '1.0', created_at: '', "
+    "await stage.commit({ scope: 'agent', schema_version: '1.0', created_at: '', "
     "data: { messages: staged } }, () => {})"
 )
+RUNTIME = "src/harness/runtime.ts"
 
 FAULTS = [
     Fault(
@@ -22,9 +23,9 @@ FAULTS = [
     ),
     Fault(
         "the commit is forgotten",
-        TURN,
-        "session.commit(turn, snapshot, () => runtime.committed(turn, added))",
-        "{ turn: turn.number, reply: turn.reply } as LastTurn",
+        RUNTIME,
+        "stage.commit(snapshot, () => this.committed(turn, added))",
+        "turn.result('committed', [])",
     ),
     Fault(
         "only the reply of a turn is committed",

@@ -302,7 +302,7 @@ def orders_service() -> Iterator[str]:
 def test_the_tests_of_the_template_pass_with_the_capability_of_the_docs(project: Path) -> None:
     """They start without its setting and send no actor: an owner changes none of them."""
     if (project / "package.json").exists():
-        files = ["tests/server.test.ts", "tests/orders.test.ts", "tests/version.test.ts"]
+        files = ["tests/harness/server.test.ts", "tests/orders.test.ts", "tests/version.test.ts"]
         command = [str(NODE), "--test", *files]
     else:
         files = ["tests/harness/test_server.py", "tests/test_orders.py", "tests/test_version.py"]

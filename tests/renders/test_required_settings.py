@@ -1,6 +1,7 @@
 """Settings of an owner: kinds, required values, and the tests of a render with them."""
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -145,7 +146,7 @@ def test_check_reports_own_settings(
     code = "from my_agent.main import cli; cli()"
     command = [str(project / ".venv" / "bin" / "python"), "-c", code, "check"]
     own = {**clean_environment(), "PYTHONPATH": str(project / "src"), **variables}
-    result = forks.run(command, project, own)
+    result = subprocess.run(command, cwd=project, env=own, capture_output=True, text=True)
     assert result.returncode == (1 if lines else 0), result.stdout
     assert "12345" not in result.stdout
     for line in lines:

@@ -29,9 +29,11 @@ def arrange(target: str, project: Path, folder: Path) -> list[str]:
         options = ["-q", "-p", "no:cacheprovider", "-p", "no:logging", "-c", "/dev/null"]
         return [python, "-m", "pytest", "tests/python_machine.py", *options, "-o", paths]
     shutil.copy(own.with_suffix(".ts"), folder / "src" / "agent.ts")
+    helpers = tests / "harness"
+    helpers.mkdir()
     for name in ("script.ts", "scripted_model.ts"):
-        shutil.copy(project / "tests" / name, tests)
-    shutil.copy(HERE / "typescript_machine.ts", tests)
+        shutil.copy(project / "tests" / "harness" / name, helpers)
+    shutil.copy(HERE / "typescript_machine.ts", helpers)
     shutil.copy(project / "package.json", folder)
     (folder / "node_modules").symlink_to((project / "node_modules").resolve())
-    return [str(NODE), "tests/typescript_machine.ts"]
+    return [str(NODE), "tests/harness/typescript_machine.ts"]

@@ -160,7 +160,7 @@ export const OWN_CAPABILITIES: CapabilityClass[] = [Orders]
 @pytest.mark.parametrize(
     ("variant", "tests"),
     [
-        ("vercel-typescript+approval", ["tests/approval.test.ts"]),
+        ("vercel-typescript+approval", ["tests/harness/approval.test.ts"]),
         pytest.param("vercel-typescript+approval", [], marks=pytest.mark.full),
         pytest.param("vercel-typescript+fallback", [], marks=pytest.mark.full),
         pytest.param("vercel-typescript+ui", [], marks=pytest.mark.full),

@@ -10,7 +10,8 @@ from hooks import snapshots
 from hooks.committed import CommitError
 from hooks.rendering import ANSWERS_FILE
 from hooks.review import markdown, review
-from hooks.snapshots import SAME_AS, File, Tree, Trees
+from hooks.snapshots import COPIED, SAME_AS, File, Tree, Trees
+from hooks.template import FILES
 from hooks.variants import PROJECT_NAME, VARIANTS
 from tests.conftest import ROOT, Render, Rendered
 from tests.updates.history import commit
@@ -24,24 +25,37 @@ def file(text: str, executable: bool = False) -> File:
     return File(text.encode(), executable)
 
 
+SOURCES: Tree = {
+    "python/{{ a }}/{{ b }}/src/{{ package_name }}/copied.py": file("copied\n"),
+    "python/notes.md": file("notes\n"),
+    "typescript/{{ a }}/notes.md": file("notes\n"),
+}
+COPIES: Tree = {"src/my_agent/copied.py": file("copied\n"), "notes.md": file("notes\n")}
 PLAIN: Tree = {"a.py": file("1\n"), "run": file("#!/bin/sh\n", True)}
 STORE: Tree = {"store.py": file("store\n"), "a.py": file("2\n")}
 WHOLE: Trees = {
     "strands-python": PLAIN,
-    "strands-python+valkey": {**PLAIN, **STORE},
+    "strands-python+valkey": {**PLAIN, **STORE, **COPIES},
     "strands-python+s3": {**PLAIN, **STORE, "a.py": file("3\n")},
-    "strands-typescript": {"a.ts": file("1\n")},
-    "strands-typescript+valkey": {"a.ts": file("1\n"), "store.py": file("store\n")},
+    "strands-typescript": {"a.ts": file("1\n"), "notes.md": file("notes\n")},
+    "strands-typescript+valkey": {
+        "a.ts": file("1\n"),
+        "notes.md": file("changed\n"),
+        "store.py": file("store\n"),
+    },
     "vercel-python": PLAIN,
     "vercel-python+valkey": {**PLAIN, **STORE},
     "vercel-python+valkey+agentcore": {**PLAIN, **STORE, "a.py": file("3\n")},
 }
 KEPT: Trees = {
     "strands-python": PLAIN,
-    "strands-python+valkey": STORE,
+    "strands-python+valkey": {
+        **STORE,
+        COPIED: file("python/notes.md\npython/{{ a }}/{{ b }}/src/{{ package_name }}/copied.py\n"),
+    },
     "strands-python+s3": {"a.py": file("3\n"), SAME_AS: file("store.py = strands-python+valkey\n")},
-    "strands-typescript": {"a.ts": file("1\n")},
-    "strands-typescript+valkey": {"store.py": file("store\n")},
+    "strands-typescript": {"a.ts": file("1\n"), COPIED: file("typescript/{{ a }}/notes.md\n")},
+    "strands-typescript+valkey": {"notes.md": file("changed\n"), "store.py": file("store\n")},
     "vercel-python": PLAIN,
     "vercel-python+valkey": {
         SAME_AS: file("a.py = strands-python+valkey\nstore.py = strands-python+valkey\n")
@@ -52,14 +66,15 @@ KEPT: Trees = {
 
 @pytest.mark.parametrize("variant", BASES)
 def test_a_plain_snapshot_is_what_the_template_renders(variant: str, rendered: Rendered) -> None:
-    kept = {variant: snapshots.recorded(ROOT).get(variant, {})}
-    told(kept, {variant: snapshots.read(rendered(variant))})
+    recorded = {variant: snapshots.recorded(ROOT).get(variant, {})}
+    whole = {variant: snapshots.read(rendered(variant))}
+    told(recorded, snapshots.kept(whole, snapshots.sources(ROOT)))
 
 
 @pytest.mark.slow
 def test_all_snapshots_are_what_the_template_renders(rendered: Rendered) -> None:
     whole = {variant: snapshots.read(rendered(variant)) for variant in VARIANTS}
-    told(snapshots.recorded(ROOT), snapshots.kept(whole))
+    told(snapshots.recorded(ROOT), snapshots.kept(whole, snapshots.sources(ROOT)))
 
 
 def told(kept: Trees, fresh: Trees) -> None:
@@ -90,11 +105,18 @@ def test_the_kept_answers_do_not_say_where_the_template_was() -> None:
 
 
 def test_a_content_is_kept_once_for_a_language_and_a_path() -> None:
-    assert snapshots.kept(WHOLE) == KEPT
+    assert snapshots.kept(WHOLE, SOURCES) == KEPT
 
 
 def test_the_whole_renders_come_back_from_what_is_kept() -> None:
-    assert {variant: snapshots.whole(variant, KEPT) for variant in KEPT} == WHOLE
+    assert {variant: snapshots.whole(variant, KEPT, SOURCES) for variant in KEPT} == WHOLE
+
+
+def test_a_change_of_a_copied_file_leaves_the_snapshots_alone() -> None:
+    source = "python/notes.md"
+    tree = {**WHOLE["strands-python+valkey"], "notes.md": file("changed\n")}
+    whole = {**WHOLE, "strands-python+valkey": tree}
+    assert snapshots.kept(whole, {**SOURCES, source: file("changed\n")}) == KEPT
 
 
 @pytest.mark.parametrize(
@@ -108,6 +130,10 @@ def test_the_whole_renders_come_back_from_what_is_kept() -> None:
         ("strands-python+s3", {"store.py": None}),
         ("strands-python+s3", {"store.py": file("store\n", True)}),
         ("strands-python", {"new.py": file("")}),
+        ("strands-python+valkey", {"notes.md": None}),
+        ("strands-python+valkey", {"notes.md": file("notes\n", True)}),
+        ("strands-python+valkey", {"src/my_agent/copied.py": file("changed\n")}),
+        ("strands-python+s3", {"notes.md": file("notes\n")}),
     ],
 )
 def test_no_change_of_a_render_leaves_its_snapshot_as_it_was(
@@ -116,7 +142,7 @@ def test_no_change_of_a_render_leaves_its_snapshot_as_it_was(
     tree = {**WHOLE[variant], **change}
     fresh = {**WHOLE, variant: {path: one for path, one in tree.items() if one is not None}}
     try:
-        assert snapshots.kept(fresh) != KEPT
+        assert snapshots.kept(fresh, SOURCES) != KEPT
     except snapshots.OptionError:
         assert change.keys() <= {"new.py", "store.py"}
 
@@ -124,18 +150,18 @@ def test_no_change_of_a_render_leaves_its_snapshot_as_it_was(
 def test_an_option_may_not_remove_a_file() -> None:
     whole: Trees = {"a-b": PLAIN, "a-b+c": {"run": PLAIN["run"]}}
     with pytest.raises(snapshots.OptionError, match=r"a-b\+c leaves out a.py, which a-b has"):
-        snapshots.kept(whole)
+        snapshots.kept(whole, {})
 
 
 def test_another_vendor_may_leave_out_modules_of_the_first() -> None:
     whole: Trees = {"vercel-python": PLAIN, "vercel-python+anthropic": {"run": PLAIN["run"]}}
-    kept = snapshots.kept(whole)
+    kept = snapshots.kept(whole, {})
     assert kept["vercel-python+anthropic"] == {snapshots.LEFT_OUT: file("a.py\n")}
-    assert {variant: snapshots.whole(variant, kept) for variant in whole} == whole
+    assert {variant: snapshots.whole(variant, kept, {}) for variant in whole} == whole
 
 
 def test_an_option_that_changes_nothing_has_no_folder() -> None:
-    assert snapshots.kept({"a-b": PLAIN, "a-b+c": PLAIN}) == {"a-b": PLAIN}
+    assert snapshots.kept({"a-b": PLAIN, "a-b+c": PLAIN}, {}) == {"a-b": PLAIN}
 
 
 def test_what_is_written_reads_back_as_it_was(tmp_path: Path) -> None:
@@ -150,6 +176,10 @@ def test_a_commit_gives_back_the_whole_renders(tmp_path: Path) -> None:
     root = tmp_path / "below" / "the root"
     tree: Tree = {"a": File(b"1\r\n\xff\0", True), "d/\u00fc \t": File(b"", False)}
     snapshots.write(root, {**KEPT, "a-b": tree})
+    for path, source in SOURCES.items():
+        target = root / FILES / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(source.content)
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     commit(tmp_path, "Snapshots")
     found = snapshots.committed(root, "HEAD")
@@ -158,6 +188,8 @@ def test_a_commit_gives_back_the_whole_renders(tmp_path: Path) -> None:
 
 
 def test_a_commit_whose_snapshots_are_broken_says_so(tmp_path: Path) -> None:
+    (tmp_path / FILES).mkdir()
+    (tmp_path / FILES / "a.py").touch()
     snapshots.write(tmp_path, {"a-b": {SAME_AS: file("x.py = c-d\n")}})
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     commit(tmp_path, "Snapshots")

@@ -127,7 +127,12 @@ class History:
         git(folder, "tag", version)
 
     def copied(self, version: str, variant: str, **answers: str) -> Path:
-        """A project as it is copied from `version`, committed; to read only."""
+        """A project as it is copied from `version`, committed; to read only.
+
+        From the working tree it has the package that an update from any release keeps.
+        """
+        if version == NEWEST and "-python" in variant:
+            answers = {"package_name": "app", **answers}
 
         def make(folder: Path) -> None:
             copy(self.template, folder, version, answers_of(variant) | answers)

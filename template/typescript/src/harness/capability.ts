@@ -2,21 +2,23 @@
 
 import type { RequestListener } from 'node:http'
 
-import type { Change, Turn } from './contract.ts'
+import type { Change, Turn, TurnRequest, TurnResult } from './contract.ts'
 import { TimeoutError, withinTime } from './deadline.ts'
 import { diagnostic, type Finding } from './findings.ts'
 import { describe } from './log.ts'
 import type { LanguageModel } from './echo_model.ts'
-import type { Modules, Options, Read, Routes } from './modules.ts'
+import type { Modules, Options, Read, Routes, Runtime } from './modules.ts'
 import type { SessionStore } from './sessions/session_store.ts'
-import { type LastTurn, Session } from './sessions/sessions.ts'
+import type { Session, SessionHooks, Stage } from './sessions/sessions.ts'
+import type { Taken, WaitingTurn } from './sessions/sessions.ts'
 import type { CoreSettings } from './settings.ts'
 import type { NamedTool } from './tools.ts'
 
 export type { Options, Routes } from './modules.ts'
+type Dropped = Parameters<NonNullable<SessionHooks['replaceDropped']>>
 
 /** Plugs into an agent; a method that is left out does nothing. */
-export class Capability<S extends CoreSettings = CoreSettings> {
+export class Capability<S extends CoreSettings = CoreSettings> implements SessionHooks {
   readonly settings: S
   readonly load: Modules
 
@@ -42,8 +44,11 @@ export class Capability<S extends CoreSettings = CoreSettings> {
    * nor `close` after it: close what you open. Its limit is TURN_TIMEOUT_SECONDS.
    */
   ping?(): Promise<Finding[]>
-  /** Connect. Throws AgentError; its detail is for the owner. */
-  open?(): Promise<void>
+  /**
+   * Connect; `runtime` can `spawn` turns from now on. Throws AgentError; its detail is for the
+   * owner.
+   */
+  open?(runtime: Runtime): Promise<void>
   /**
    * Write what is still to be written, and disconnect, within SHUTDOWN_GRACE_SECONDS + 2.
    * The capability opened first closes after all others, and has five seconds.
@@ -53,15 +58,20 @@ export class Capability<S extends CoreSettings = CoreSettings> {
   describe?(address: string): string[]
   /** Return where sessions live; the first capability that has a store decides. */
   sessionStore?(): SessionStore | undefined
-  /**
-   * Return the class of sessions; the last capability that has this decides. Derive it from
-   * `findSessionClass(before)`, and return the same class each time.
-   */
-  sessionClass?(): typeof Session
-  /** Return the turn that a body of POST /invocations asks for; undefined if it is not yours. */
-  read?(body: object, sessionId: string): Turn | undefined
-  /** Ask a person in the terminal what a turn waits for; return the turn that goes on. */
-  ask?(last: LastTurn, turn: Turn, read: Read): Promise<Turn | undefined>
+  /** Begin a turn in place of the session. Throws AgentError to refuse it. */
+  beginTurn?(session: Session, turn: Turn): Promise<Stage | TurnResult | undefined>
+  /** Keep a turn whose tool calls wait, beside what is committed. */
+  holdTurn?(stage: Stage, taken: Taken): Promise<TurnResult | undefined>
+  /** Return the turn of a session that waits. */
+  findWaiting?(session: Session): WaitingTurn | undefined
+  /** Return what takes the place of dropped messages: see SessionHooks. */
+  replaceDropped?(...dropped: Dropped): Promise<unknown[] | undefined>
+  /** Note that a session has ended. */
+  sessionEnded?(sessionId: string): void
+  /** Return the request that a body of POST /invocations makes; undefined if it is not yours. */
+  read?(body: object, sessionId: string): TurnRequest | undefined
+  /** Ask a person in the terminal what a turn waits for; return the request to go on. */
+  ask?(result: TurnResult, request: TurnRequest, read: Read): Promise<TurnRequest | undefined>
   /** Return routes that are called after the checks of Host, Origin and token. */
   routes?(): Routes
   /** Return routes that need no token. */
@@ -76,10 +86,15 @@ export class Capability<S extends CoreSettings = CoreSettings> {
    */
   around?(turn: Turn, run: () => Promise<unknown>): Promise<unknown>
   /**
-   * Return a model wrapped in your own, for requests on behalf of an actor. `turn` is undefined if
-   * no turn waits for the answers. `prepare` comes later. Not async.
+   * Return a model wrapped in your own, or another one, for requests on behalf of an actor. `turn`
+   * is undefined if no turn waits for the answers. `prepare` comes later. Not async.
    */
   wrapModel?(model: LanguageModel, actor: string | null, turn?: Turn): LanguageModel
+  /**
+   * Note the end of a turn, of a failed or cancelled one too; its outcome is known. The reply waits
+   * for this.
+   */
+  ended?(turn: Turn): Promise<void>
   /** Throw AgentError to refuse to fork or end a session. */
   beforeChange?(change: Change): Promise<void>
   /** Change the options of the turn's agent. AgentError refuses the turn. Must not be async. */
@@ -139,11 +154,10 @@ export async function checkAll(
       findings.push(diagnostic('CAPABILITY', what))
     }
   }
-  if (method === 'check') findings.push(...checkSessionClasses(capabilities))
   return findings
 }
 
-/** Return a model for requests on behalf of an actor, wrapped by all capabilities. */
+/** Return a model for requests on behalf of an actor; the first capability wraps it last. */
 export function wrapModel(
   capabilities: readonly Capability[],
   model: LanguageModel,
@@ -151,40 +165,10 @@ export function wrapModel(
   turn?: Turn,
 ): LanguageModel {
   let wrapped = model
-  for (const capability of capabilities) {
+  for (const capability of capabilities.toReversed()) {
     wrapped = capability.wrapModel?.(wrapped, actor, turn) ?? wrapped
   }
   return wrapped
-}
-
-/** Return the class of sessions on which these capabilities decide. */
-export function findSessionClass(capabilities: readonly Capability[]): typeof Session {
-  const classes = capabilities.flatMap((capability) => capability.sessionClass?.() ?? [])
-  return classes.at(-1) ?? Session
-}
-
-function checkSessionClasses(capabilities: readonly Capability[]): Finding[] {
-  const findings: Finding[] = []
-  let other = ''
-  let earlier = Session
-  for (const capability of capabilities) {
-    const { name } = capability.constructor
-    try {
-      const found = capability.sessionClass?.()
-      if (!found) continue
-      if (found !== earlier && !(found.prototype instanceof earlier)) {
-        const what = `The session class of ${name} does not extend that of ${other}, `
-        const advice = `so ${other} would not work: derive it from that class.`
-        findings.push(diagnostic('CAPABILITY', what + advice))
-      }
-      earlier = found
-      other = name
-    } catch (error) {
-      const what = `${name}.sessionClass failed: ${describe(error)}.`
-      findings.push(diagnostic('CAPABILITY', what))
-    }
-  }
-  return findings
 }
 
 /** Call a method of a capability; throw TimeoutError when its time is up. */

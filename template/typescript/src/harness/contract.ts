@@ -4,6 +4,8 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import type { IncomingHttpHeaders } from 'node:http'
 import { inspect } from 'node:util'
 
+import type { ZodType } from 'zod'
+
 const PREFIX = 'X-Amzn-Bedrock-AgentCore-Runtime-'
 export const SESSION_HEADER = `${PREFIX}Session-Id`
 export const ACTOR_HEADERS = [`${PREFIX}User-Id`, `${PREFIX}Custom-Actor-Id`]
@@ -13,6 +15,8 @@ export const KEY_HEADERS = ['Idempotency-Key', `${PREFIX}Custom-Idempotency-Key`
 export const SESSION_ID = /^[A-Za-z0-9][A-Za-z0-9_-]{0,255}$/
 export const ACTOR_ID = /^(?=.{1,255}$)[A-Za-z0-9][A-Za-z0-9_/-]*(:[A-Za-z0-9_/-]+)*$/
 export const KEY = /^[!-~]{1,128}$/
+export const INVALID_KEY =
+  'An idempotency key is 1 to 128 visible ASCII characters and needs a session.'
 const BLANK = /^[\p{White_Space}\ufeff]*$/u
 
 // Error type -> HTTP status and message; callers see only this message.
@@ -136,59 +140,175 @@ interface Turned {
   find(number: number): number
 }
 
-/** A request for one turn, and the facts for its line in the log; `key` makes a retry safe. */
-export class Turn {
-  readonly sessionId!: string
-  readonly actor!: string | null
-  readonly key!: string | null
-  prompt!: string
-  /** Receives the output of the turn; by default nobody does. */
-  emit: Emit = async () => {}
-  /** The headers of the request. */
-  readonly headers: IncomingHttpHeaders = {}
-  /** What capabilities keep: `recalled`, texts shown to the model; `kept`, JSON while it waits. */
-  readonly notes = new Map<string, unknown>()
-  /** The number of a turn that goes, with all after it; 0: the last. */
-  replaces: number | null = null
-  /** Aborted when the turn ends: for what its tools call. */
-  signal: AbortSignal = new AbortController().signal
+/** The fields of a request for one turn. */
+export interface Asked {
+  readonly sessionId: string
+  readonly prompt: string
+  readonly actor?: string | null
+  readonly key?: string | null
+  readonly replaces?: number | null
+  readonly headers?: IncomingHttpHeaders
+  readonly output?: ZodType | undefined
+}
 
-  /** The tool calls that wait for an approval. */
-  waiting: ToolCall[] = []
-  /** The answers to them, in the framework's form. */
-  answers: unknown = undefined
-  /** The text so far. */
-  reply = ''
-  /** Whether it has passed limits, queue, owner and store: the model is next. */
-  hasBegun = false
-  // Filled in even when the turn fails; 0 means unknown.
-  number = 0
-  /** Or replayed, cancelled, or a type in ERRORS. */
-  outcome = 'committed'
-  /** For the log only. */
-  detail = ''
-  inputTokens = 0
-  /** Of those, read from the cache of the provider. */
-  cachedTokens = 0
-  /** What the provider answered last, if it was busy. */
-  refusal: Refusal | null = null
-  outputTokens = 0
-  milliseconds = 0
+/** A request for one turn. */
+export class TurnRequest {
+  readonly sessionId: string
+  readonly prompt: string
+  readonly actor: string | null
+  /** Makes a retry safe: the turn that has it is not run again. */
+  readonly key: string | null
+  /** The number of the turn to replace, with all after it; 0: the last. */
+  readonly replaces: number | null
+  readonly headers: IncomingHttpHeaders
+  /** The schema of the value in which the turn ends. */
+  readonly output: ZodType | undefined
 
-  constructor(asked: Pick<Turn, 'sessionId' | 'actor' | 'key' | 'prompt'> & Partial<Turn>) {
-    Object.assign(this, asked)
+  /** Throws AgentError if an id or the key is not valid. */
+  constructor(asked: Asked) {
+    const { sessionId, prompt, actor = null, key = null, replaces = null } = asked
+    if (!SESSION_ID.test(sessionId)) throw new AgentError('invalid_session_id')
+    if (actor !== null && !ACTOR_ID.test(actor)) throw new AgentError('invalid_actor')
+    if (key !== null && !KEY.test(key)) throw new AgentError('invalid_request', INVALID_KEY)
+    this.sessionId = sessionId
+    this.prompt = prompt
+    this.actor = actor
+    this.key = key
+    this.replaces = replaces
+    this.headers = asked.headers ?? {}
+    this.output = asked.output
+  }
+
+  /** Whether the turn of the session with this key is the answer to the request. */
+  get isRepeatable(): boolean {
+    return this.key !== null
+  }
+
+  /** Whether there is a prompt to check: a turn that is replaced can give its own. */
+  get hasPrompt(): boolean {
+    return this.replaces === null || this.prompt !== ''
+  }
+
+  /** Return the request with the fields of its caller. */
+  of(caller: Pick<TurnRequest, 'actor' | 'key' | 'headers'>): this {
+    return Object.assign(Object.create(Object.getPrototypeOf(this)), this, caller)
   }
 
   /** Return how many of the turns that the session holds stay before this one. */
   follow(session: Turned): number {
     return this.replaces === null ? session.turns.length : session.find(this.replaces)
   }
+}
 
-  /** Take the reply of an earlier turn in place of a new one. */
-  replay(number: number, reply: string): void {
-    this.number = number
-    this.reply = reply
-    this.outcome = 'replayed'
+/** Tokens, as providers count them; 0 means unknown. */
+export interface Usage {
+  inputTokens: number
+  /** Of those, read from the cache of the provider. */
+  cachedTokens: number
+  outputTokens: number
+}
+
+/** The result of a turn that is committed, or waits for an approval. */
+export interface TurnResult {
+  readonly sessionId: string
+  readonly turn: number
+  readonly reply: string
+  /** The value that the request asked for, as its schema returns it. */
+  readonly output: unknown
+  readonly outcome: 'committed' | 'replayed' | 'waiting'
+  readonly usage: Usage
+  /** The tool calls that wait for an approval, by the ids that an answer names. */
+  readonly waiting: readonly ToolCall[]
+  readonly marks: readonly Mark[]
+}
+
+/** What the store had lost of a session, and whether the turn took the place of a waiting one. */
+export const MARKS = ['restarted', 'rolled_back', 'dropped'] as const
+export type Mark = (typeof MARKS)[number]
+
+/** A running turn. */
+export class Turn {
+  readonly request: TurnRequest
+  /** That of the request, or of the turn that it repeats or continues. */
+  prompt: string
+  /** That of the request, or of the turn that it continues. */
+  key: string | null
+  /** Aborted when the turn ends: for what its tools call. */
+  signal: AbortSignal = new AbortController().signal
+  /** The texts of long-term memory that the model was shown. */
+  recalled: readonly string[] = []
+  /** JSON of capabilities, kept while the turn waits. */
+  kept: Record<string, unknown> = {}
+  /** The tool calls that wait for an approval. */
+  waiting: readonly ToolCall[] = []
+  /** The text so far. */
+  reply = ''
+  /** The value that the request asks for. */
+  output: unknown = undefined
+  /** Whether it has passed limits, queue, owner and store: the model is next. */
+  hasBegun = false
+  // Filled in even when the turn fails; 0 means unknown.
+  number = 0
+  /** `running`, then `committed`, `replayed`, `waiting`, `cancelled`, or a type in ERRORS. */
+  outcome = 'running'
+  /** For the log only. */
+  detail = ''
+  readonly usage: Usage = { inputTokens: 0, cachedTokens: 0, outputTokens: 0 }
+  /** Of `usage`, those of `charge`. */
+  readonly charged: Usage = { inputTokens: 0, cachedTokens: 0, outputTokens: 0 }
+  milliseconds = 0
+  readonly #emit: Emit
+  /** What the provider answered last, if it was busy. */
+  #refusal: Refusal | null = null
+
+  constructor(request: TurnRequest, emit: Emit = discard) {
+    this.request = request
+    this.prompt = request.prompt
+    this.key = request.key
+    this.#emit = emit
+  }
+
+  get sessionId(): string {
+    return this.request.sessionId
+  }
+
+  get actor(): string | null {
+    return this.request.actor
+  }
+
+  get headers(): IncomingHttpHeaders {
+    return this.request.headers
+  }
+
+  /** Send a chunk of output to the caller; after the end of the turn it is dropped. */
+  async emit(chunk: Chunk): Promise<void> {
+    if (this.outcome === 'running') await this.#emit(chunk)
+  }
+
+  /** Add the tokens of a call of a model. */
+  count({ inputTokens, cachedTokens, outputTokens }: Usage): void {
+    this.usage.inputTokens += inputTokens
+    this.usage.cachedTokens += cachedTokens
+    this.usage.outputTokens += outputTokens
+  }
+
+  /** Add to the reply, and send it to the caller. */
+  async say(text: string): Promise<void> {
+    this.reply += text
+    if (text) await this.emit(text)
+  }
+
+  /** Count tokens of a model that the turn did not call itself, also in the limits of its actor. */
+  charge({ inputTokens = 0, outputTokens = 0 }: Partial<Usage>): void {
+    this.count({ inputTokens, outputTokens, cachedTokens: 0 })
+    this.charged.inputTokens += inputTokens
+    this.charged.outputTokens += outputTokens
+  }
+
+  /** Return the result of the turn. */
+  result(outcome: TurnResult['outcome'], marks: readonly Mark[]): TurnResult {
+    const { sessionId, number: turn, reply, output, usage, waiting } = this
+    return { sessionId, turn, reply, output, outcome, usage, waiting, marks }
   }
 
   /** Return what a log may show: neither prompt nor headers. */
@@ -203,16 +323,16 @@ export class Turn {
 
   /** Note whether the provider is busy, and until when; `retryAfter` is its header. */
   noteAnswer(status: number, retryAfter = ''): void {
-    this.refusal = null
+    this.#refusal = null
     if (!BUSY_STATUSES.includes(String(status))) return
     const seconds = /^[0-9]{1,6}$/.test(retryAfter) ? Number(retryAfter) : BUSY_SECONDS
-    this.refusal = { status, until: performance.now() + 1000 * seconds }
+    this.#refusal = { status, until: performance.now() + 1000 * seconds }
   }
 
   /** Note the error that ends the turn, which `signal` cancels. */
   fail(error: unknown, signal: AbortSignal): void {
     const failure = error instanceof AgentError ? error : new AgentError('internal_error')
-    if (this.refusal) failure.followRefusal(this.refusal)
+    if (this.#refusal) failure.followRefusal(this.#refusal)
     const { type, detail } = failure
     this.outcome = signal.aborted ? outcomeOf(signal.reason) : type
     this.detail = detail
@@ -245,11 +365,39 @@ export interface ToolResult {
   readonly id: string
   readonly text: string
   readonly isError: boolean
+  /** The JSON that the tool returned in place of a text. */
+  readonly value?: unknown
 }
 
-/** The output of a turn, in order: text chunks, tool calls, tool results. */
-export type Chunk = string | ToolCall | ToolResult
+/** A value for the page or the caller, such as the progress of a tool; it is not stored. */
+export class Data {
+  readonly name: string
+  readonly value: unknown
+
+  /** The value is JSON. */
+  constructor(name: string, value: unknown) {
+    this.name = name
+    this.value = value
+  }
+}
+
+/** A source of the reply; it is not stored. */
+export class Source {
+  readonly url: string
+  readonly title: string
+
+  constructor(url: string, title = '') {
+    this.url = url
+    this.title = title
+  }
+}
+
+/** The output of a turn, in order. */
+export type Chunk = string | ToolCall | ToolResult | Data | Source
 export type Emit = (chunk: Chunk) => Promise<void>
+
+/** Receives chunks that nobody reads. */
+const discard: Emit = async () => {}
 
 /** Whether a text is empty or holds only Unicode white space and U+FEFF. */
 export function isBlank(text: string): boolean {

@@ -47,6 +47,8 @@ export type Fields = Record<string, string | number>
 export const logging = {
   isVerbose: false,
   isJson: false,
+  /** Whether turns have a line; a terminal shows how they end. */
+  hasTurns: true,
   labels: (): Fields => ({}), // of the running turn
   print: (line: string): void => console.error(line),
 }
@@ -85,9 +87,9 @@ export function logTurn(turn: Turn): void {
     turn: turn.number,
     outcome: turn.outcome,
     ms: turn.milliseconds,
-    tokens_in: turn.inputTokens,
-    tokens_cached: turn.cachedTokens,
-    tokens_out: turn.outputTokens,
+    tokens_in: turn.usage.inputTokens,
+    tokens_cached: turn.usage.cachedTokens,
+    tokens_out: turn.usage.outputTokens,
     detail: turn.detail,
   }
   const isKnown = ([name, value]: [string, unknown]) => value || name === 'ms'

@@ -2,11 +2,11 @@
 
 import type { IncomingMessage, ServerResponse } from 'node:http'
 
-import type { Change, Turn } from './contract.ts'
+import type { Change, Emit, Turn, TurnRequest, TurnResult } from './contract.ts'
 import type { LanguageModel } from './echo_model.ts'
 import { diagnostic, type Finding } from './findings.ts'
 import type { Turns } from './sessions/running_turns.ts'
-import type { LastTurn, Sessions } from './sessions/sessions.ts'
+import type { Sessions } from './sessions/sessions.ts'
 import type { CoreSettings } from './settings.ts'
 import type { AgentOptions, OwnTools, Tools } from './tools.ts'
 
@@ -14,6 +14,8 @@ import type { AgentOptions, OwnTools, Tools } from './tools.ts'
 export interface AgentModule extends AgentOptions {
   readonly SYSTEM_PROMPT: string
   readonly TOOLS: OwnTools
+  /** The names of tools whose result ends the turn: its text is the reply. */
+  readonly FINAL_TOOLS?: readonly string[]
 }
 
 /** The module `model`: which model answers. */
@@ -68,18 +70,34 @@ export interface Runtime {
   readonly isBusy: boolean
   /** Return the tools of every turn. */
   tools(): Tools
-  /** Return the turn that a body asks a capability for. */
-  read(body: object, sessionId: string): Turn | undefined
-  /** Ask a person in the terminal what a turn waits for; return the turn that goes on. */
-  ask(last: LastTurn, turn: Turn, read: Read): Promise<Turn | undefined>
-  /** Run a turn as the current one, wrapped by all capabilities. */
-  around<T>(turn: Turn, signal: AbortSignal, run: () => Promise<T>): Promise<T>
+  /** Return the request that a body makes of a capability. */
+  read(body: object, sessionId: string): TurnRequest | undefined
+  /** Ask a person in the terminal what a turn waits for; return the request to go on. */
+  ask(result: TurnResult, request: TurnRequest, read: Read): Promise<TurnRequest | undefined>
+  /**
+   * Run a turn that no client watches: limits, queue, drain and the log line apply.
+   *
+   * An abort of `signal` cancels it. Throws AgentError, or the reason of the abort.
+   */
+  spawn(request: TurnRequest, options?: SpawnOptions): Promise<TurnResult>
+  /** Run a turn; `opening` is awaited once it may start. Throws like `spawn`. */
+  start(turn: Turn, options?: StartOptions): Promise<TurnResult>
   /** Return what the agent of a turn is made with. Throws AgentError to refuse the turn. */
   prepare(turn: Turn): Options
   /** Let all capabilities refuse a change. Throws AgentError. */
   beforeChange(change: Change): Promise<void>
   /** Pass on the messages of a committed turn. */
   committed(turn: Turn, messages: unknown[]): void
+}
+
+export interface SpawnOptions {
+  readonly emit?: Emit
+  readonly signal?: AbortSignal
+}
+
+export interface StartOptions {
+  readonly signal?: AbortSignal
+  readonly opening?: () => Promise<void>
 }
 
 /** Asks a question in the terminal; null is the end of the conversation. */

@@ -3,20 +3,22 @@
 import { types } from 'node:util'
 
 import { type App, call, type Capability, checkAll } from './capability.ts'
-import { findSessionClass, wrapModel } from './capability.ts'
-import { AgentError, type Change, RUNNING, type Turn } from './contract.ts'
+import { wrapModel } from './capability.ts'
+import { AgentError, type Change, checkPrompt, RUNNING, Turn } from './contract.ts'
+import type { TurnRequest, TurnResult } from './contract.ts'
 import { abortOf } from './deadline.ts'
 import { CommandError, refuseErrors } from './findings.ts'
-import { announce, log, logging, logUnexpected } from './log.ts'
+import { announce, log, logging, logTurn, logUnexpected } from './log.ts'
 import { type LanguageModel, OfflineModel } from './echo_model.ts'
 import { type AgentModule, checkAgent, type Modules } from './modules.ts'
 import type { Options, Read, Runtime as RunningAgent } from './modules.ts'
+import type { SpawnOptions, StartOptions } from './modules.ts'
 import { Turns } from './sessions/running_turns.ts'
 import { InProcess } from './sessions/session_store.ts'
-import { type LastTurn, Sessions } from './sessions/sessions.ts'
+import { Sessions, Stage } from './sessions/sessions.ts'
 import { type CoreSettings, withoutPassword } from './settings.ts'
 import { refusedTool } from './tool_schemas.ts'
-import { describeTools, mergeTools, type Tools } from './tools.ts'
+import { describeTools, mergeTools, REFUSED_OPTIONS, type Tools } from './tools.ts'
 
 /** The model, the sessions, the turns and the capabilities of a process. */
 export class Runtime implements RunningAgent {
@@ -47,8 +49,7 @@ export class Runtime implements RunningAgent {
     this.load = load
     this.capabilities = capabilities
     this.turns = new Turns(settings.maxTurns)
-    this.sessions = new Sessions(settings, store ?? new InProcess(settings))
-    this.sessions.sessionClass = findSessionClass(capabilities)
+    this.sessions = new Sessions(settings, store ?? new InProcess(settings), capabilities)
   }
 
   /** Whether every caller must send an actor id. */
@@ -67,15 +68,19 @@ export class Runtime implements RunningAgent {
     return [this.sessions.store.retentionNotice, ...notices].filter(Boolean).join(' ')
   }
 
-  /** Return the turn that a body asks a capability for. */
-  read(body: object, sessionId: string): Turn | undefined {
+  /** Return the request that a body makes of a capability. */
+  read(body: object, sessionId: string): TurnRequest | undefined {
     return this.capabilities.flatMap((capability) => capability.read?.(body, sessionId) ?? [])[0]
   }
 
-  /** Ask a person in the terminal what a turn waits for; return the turn that goes on. */
-  async ask(last: LastTurn, turn: Turn, read: Read): Promise<Turn | undefined> {
+  /** Ask a person in the terminal what a turn waits for; return the request to go on. */
+  async ask(
+    result: TurnResult,
+    request: TurnRequest,
+    read: Read,
+  ): Promise<TurnRequest | undefined> {
     for (const capability of this.capabilities) {
-      const next = await capability.ask?.(last, turn, read)
+      const next = await capability.ask?.(result, request, read)
       if (next) return next
     }
     return undefined
@@ -87,15 +92,86 @@ export class Runtime implements RunningAgent {
     return mergeTools(this.agent.TOOLS, added)
   }
 
+  /** Run a turn that no client watches. */
+  spawn(request: TurnRequest, { emit, signal }: SpawnOptions = {}): Promise<TurnResult> {
+    const opening = async () => {
+      if (request.hasPrompt) checkPrompt(request.prompt, this.settings.maxPromptChars)
+      if (this.actorRequired && request.actor === null) throw new AgentError('actor_required')
+    }
+    return this.start(new Turn(request, emit), { opening, ...(signal && { signal }) })
+  }
+
+  /** Run a turn; `opening` is awaited once it may start. */
+  start(turn: Turn, { signal, opening }: StartOptions = {}): Promise<TurnResult> {
+    const stop = new AbortController()
+    const cancel = () => stop.abort(signal?.reason)
+    signal?.addEventListener('abort', cancel)
+    const work = async () => {
+      await opening?.()
+      if (signal?.aborted) cancel()
+      return this.#run(turn, stop.signal)
+    }
+    const running = this.turns.start(stop, work).finally(() => {
+      signal?.removeEventListener('abort', cancel)
+    })
+    running.catch(() => {}) // the log has it, if nobody awaits the turn
+    return running
+  }
+
+  /** Take a turn, and log one line at its end. */
+  async #run(turn: Turn, signal: AbortSignal): Promise<TurnResult> {
+    const start = performance.now()
+    try {
+      return await this.#around(turn, signal, () => this.#take(turn, signal))
+    } finally {
+      turn.milliseconds = Math.round(performance.now() - start)
+      if (logging.hasTurns) logTurn(turn)
+      for (const capability of this.capabilities) {
+        await capability.ended?.(turn).catch(logUnexpected)
+      }
+    }
+  }
+
+  /**
+   * Take a turn, emit each chunk of the reply, and return its result.
+   *
+   * The session changes only in the last step, so there is nothing to undo: a turn that throws,
+   * is aborted, times out or ends without a complete reply leaves no trace.
+   * Throws AgentError, or the signal's abort reason.
+   */
+  async #take(turn: Turn, signal: AbortSignal): Promise<TurnResult> {
+    const { answerTurn } = await import('./turn.ts') // the framework, which takes long to load
+    const { actor, sessionId } = turn
+    return this.sessions.open(sessionId, actor, signal, async (session) => {
+      turn.signal = signal
+      const stage = await session.begin(turn)
+      if (!(stage instanceof Stage)) {
+        if (turn.reply) await turn.emit(turn.reply) // a turn can wait without any text
+        return { ...stage, output: repeatedOutput(turn) }
+      }
+      const { snapshot, added } = await answerTurn(this, stage)
+      return stage.commit(snapshot, () => this.committed(turn, added))
+    })
+  }
+
   /** Run a turn as the current one, wrapped by all capabilities; note how it ended. */
-  around<T>(turn: Turn, signal: AbortSignal, run: () => Promise<T>): Promise<T> {
+  #around(turn: Turn, signal: AbortSignal, run: () => Promise<TurnResult>): Promise<TurnResult> {
     const fail = async (error: unknown): Promise<never> => {
       turn.fail(error, signal)
       this.#logRefusedTool(error)
       throw error
     }
-    const inside = (inner: () => Promise<T>, capability: Capability) => async () => {
-      let running: Promise<T> | undefined
+    const settle = async () => {
+      try {
+        const result = await run()
+        turn.outcome = result.outcome
+        return result
+      } catch (error) {
+        return fail(error)
+      }
+    }
+    const inside = (inner: typeof run, capability: Capability) => async () => {
+      let running: Promise<TurnResult> | undefined
       const once = () => {
         running ??= inner()
         running.catch(() => {}) // perhaps nobody else awaits it
@@ -114,7 +190,7 @@ export class Runtime implements RunningAgent {
       return running
     }
     const surrounding = this.capabilities.filter(({ around }) => around)
-    const surrounded = surrounding.reduceRight(inside, () => run().catch(fail))
+    const surrounded = surrounding.reduceRight(inside, settle)
     return RUNNING.run(turn, surrounded)
   }
 
@@ -133,6 +209,10 @@ export class Runtime implements RunningAgent {
     for (const capability of this.capabilities) {
       const result: unknown = capability.prepare?.(turn, options)
       Promise.resolve(result).catch(logUnexpected) // the turn does not wait for a promise
+    }
+    for (const [name, advice] of Object.entries(REFUSED_OPTIONS)) {
+      const what = `The option ${name} cannot be set by \`prepare\`: ${advice}.`
+      if (name in options) throw new AgentError('internal_error', '', what)
     }
     return options
   }
@@ -171,7 +251,7 @@ export class Runtime implements RunningAgent {
         this.model = buildModel(this.settings)
       }
       for (const capability of this.capabilities) {
-        await capability.open?.()
+        await capability.open?.(this)
         this.#opened.push(capability)
       }
     } catch (error) {
@@ -188,6 +268,15 @@ export class Runtime implements RunningAgent {
     const closing = others.map((capability) => call(capability, 'close', seconds))
     await Promise.all(closing.map((closed) => closed.catch(logUnexpected)))
     if (first) await call(first, 'close', 5).catch(logUnexpected)
+  }
+}
+
+/** Return the value in which a turn ended that is repeated: its reply is JSON. */
+function repeatedOutput({ reply, request }: Turn): unknown {
+  try {
+    return request.output?.parse(JSON.parse(reply))
+  } catch {
+    return undefined // the turn was asked for another value, or for none
   }
 }
 

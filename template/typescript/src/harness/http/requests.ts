@@ -4,7 +4,7 @@ import { createHash, randomUUID, timingSafeEqual } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 
 import * as contract from '../contract.ts'
-import { AgentError, type Change, Turn } from '../contract.ts'
+import { AgentError, type Change, TurnRequest } from '../contract.ts'
 import { log } from '../log.ts'
 import type { Runtime } from '../modules.ts'
 import { isLoopback, splitList } from '../settings.ts'
@@ -102,7 +102,7 @@ export async function readCall(
   request: IncomingMessage,
   response: ServerResponse,
   runtime: Runtime,
-): Promise<Turn | Change> {
+): Promise<TurnRequest | Change> {
   const sentId = readHeader(request, contract.SESSION_HEADER)
   const [isNew, sessionId] = [sentId === null, sentId ?? randomUUID()]
   // The response names the session even if the request is refused.
@@ -111,17 +111,16 @@ export async function readCall(
   const raw = await runtime.turns.reading(() => receive(request, runtime.settings.maxBodyBytes))
   if (!contract.SESSION_ID.test(sessionId)) throw new AgentError('invalid_session_id')
   const call = readBody(parseJson(raw), sessionId, runtime)
-  if (isNew && !(call instanceof Turn)) {
+  if (isNew && !(call instanceof TurnRequest)) {
     throw new AgentError('invalid_request', 'Send the id of the session in the session header.')
   }
   const actor = readActor(request, runtime)
   const key = readHeader(request, ...contract.KEY_HEADERS)
   if (key !== null && (isNew || !contract.KEY.test(key))) {
-    const what = 'An idempotency key is 1 to 128 visible ASCII characters and needs a session.'
-    throw new AgentError('invalid_request', what)
+    throw new AgentError('invalid_request', contract.INVALID_KEY)
   }
-  if (call instanceof Turn) Object.assign(call, { headers: request.headers })
-  return Object.assign(call, { actor, key })
+  if (!(call instanceof TurnRequest)) return { ...call, actor, key }
+  return call.of({ actor, key, headers: request.headers })
 }
 
 /** Return the actor that the headers name, or throw AgentError. */
@@ -168,7 +167,7 @@ export function parseJson(body: Uint8Array): unknown {
 }
 
 /** Return what a body asks for; the headers say the rest. */
-function readBody(body: unknown, sessionId: string, runtime: Runtime): Turn | Change {
+function readBody(body: unknown, sessionId: string, runtime: Runtime): TurnRequest | Change {
   if (typeof body !== 'object' || body === null || Array.isArray(body)) {
     throw new AgentError('invalid_request', 'The body must be an object.')
   }
@@ -196,7 +195,7 @@ function readBody(body: unknown, sessionId: string, runtime: Runtime): Turn | Ch
   const replaces = 'replace_turn' in body ? readNumber(body, 'replace_turn') : null
   const isRepeat = replaces !== null && !hasPrompt
   const text = isRepeat ? '' : contract.checkPrompt(prompt, runtime.settings.maxPromptChars)
-  return new Turn({ sessionId, actor, key, prompt: text, replaces })
+  return new TurnRequest({ sessionId, prompt: text, replaces })
 }
 
 function readNumber(body: object, name: string): number {

@@ -4,23 +4,14 @@ import { once } from 'node:events'
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http'
 
 import type { Capability } from '../capability.ts'
-import { AgentError, type Change, type Chunk, isBlank } from '../contract.ts'
-import { SESSION_HEADER, Turn } from '../contract.ts'
+import { AgentError, type Change, type Chunk, Data, isBlank, Source } from '../contract.ts'
+import { SESSION_HEADER, Turn, TurnRequest, type TurnResult } from '../contract.ts'
 import { CommandError } from '../findings.ts'
-import { asAgentError, log, logTurn } from '../log.ts'
+import { asAgentError, log } from '../log.ts'
 import { checkAccess, pathOf, readCall, wantsEvents } from './requests.ts'
 import type { Handler, Routes, Runtime } from '../modules.ts'
-import { type LastTurn, serialize } from '../sessions/sessions.ts'
+import { serialize } from '../sessions/sessions.ts'
 import { splitList } from '../settings.ts'
-import { takeTurn } from '../turn.ts'
-
-// What callers are told of a turn.
-const TOLD = ['turn', 'reply', 'restarted', 'rolled_back', 'waiting', 'dropped']
-/** What a turn leaves: that it is committed, or which of its tool calls wait. */
-export type Result = Partial<LastTurn> & {
-  session_id: string
-  waiting?: { id: string; tool: string; input: unknown }[]
-}
 
 /** The running agent, and the capabilities whose routes and middleware it serves. */
 type Served = Runtime & { readonly capabilities: readonly Capability[] }
@@ -44,14 +35,16 @@ export class Events {
   }
 
   /** Return the event for a chunk, or an empty string. */
-  chunk(chunk: Chunk): string {
+  chunk(chunk: Chunk, _turn: Turn): string {
+    if (chunk instanceof Data) return event('event: data\n', chunk)
+    if (chunk instanceof Source) return event('event: source\n', chunk)
     return typeof chunk === 'string' ? event('', chunk) : ''
   }
 
   /** Return the event of a turn that is committed, or waits for an approval. */
-  done(result: Result, _turn: Turn): string {
-    const name = result.waiting ? 'waiting' : 'done'
-    return event(`event: ${name}\n`, { ...result, reply: undefined })
+  done(result: TurnResult, _turn: Turn): string {
+    const name = result.waiting.length > 0 ? 'waiting' : 'done'
+    return event(`event: ${name}\n`, { ...bodyOf(result), reply: undefined })
   }
 
   /** Return the event of a turn that failed; nothing of it was kept. */
@@ -133,7 +126,7 @@ const ping: Handler = (_, response, runtime) => {
 const invoke: Handler = async (request, response, runtime) => {
   const call = await readCall(request, response, runtime)
   const events = wantsEvents(request) ? new Events() : null
-  if (call instanceof Turn) return relay(response, runtime, call, events)
+  if (call instanceof TurnRequest) return relay(response, runtime, call, events)
   const stop = new AbortController()
   response.once('close', () => stop.abort())
   send(response, await runtime.turns.start(stop, () => change(runtime, call, stop.signal)))
@@ -156,42 +149,44 @@ function matches(pattern: string, path: string): boolean {
 export async function relay(
   response: ServerResponse,
   runtime: Runtime,
-  turn: Turn,
+  request: TurnRequest,
   events: Events | null,
 ): Promise<void> {
   const stop = new AbortController()
+  const { signal } = stop
   response.once('close', () => response.writableFinished || stop.abort())
-  const work = () => run(runtime, turn, stop.signal)
-  if (!events) return send(response, await runtime.turns.start(stop, work))
+  if (!events) return send(response, bodyOf(await runtime.start(new Turn(request), { signal })))
   const headers = new Map(Object.entries(events.headers))
-  let [buffered, lastSent] = ['', performance.now()]
+  let buffered = ''
+  let lastSent = performance.now()
   async function write(text: string): Promise<void> {
     if (!response.headersSent) response.setHeaders(headers)
     lastSent = performance.now()
-    if (!response.write(text)) await once(response, 'drain', { signal: stop.signal })
+    if (!response.write(text)) await once(response, 'drain', { signal })
   }
   const silence = runtime.settings.keepAliveSeconds * 1000
   function keepAlive(): void {
     const isSilent = performance.now() - lastSent >= silence
     const canBegin = response.headersSent || turn.hasBegun
-    const isRead = !stop.signal.aborted && !response.writableNeedDrain
+    const isRead = !signal.aborted && !response.writableNeedDrain
     if (isSilent && canBegin && isRead) write(KEEP_ALIVE).catch(() => {})
   }
-  turn.emit = async (chunk) => {
-    buffered += events.chunk(chunk)
-    // Until the first text a failure is a status.
-    if (!response.headersSent && (typeof chunk !== 'string' || isBlank(chunk))) return
+  const turn = new Turn(request, async (chunk) => {
+    buffered += events.chunk(chunk, turn)
+    // Until something is shown a failure is a status.
+    const isShown = typeof chunk === 'string' ? !isBlank(chunk) : !('id' in chunk)
+    if (!response.headersSent && !isShown) return
     const text = buffered
     buffered = ''
+    if (text) await write(text)
+  })
+  async function opening(): Promise<void> {
+    const text = events?.start()
     if (text) await write(text)
   }
   const clock = setInterval(keepAlive, silence / 10)
   try {
-    const result = await runtime.turns.start(stop, async () => {
-      const opening = events.start()
-      if (opening) await write(opening)
-      return work()
-    })
+    const result = await runtime.start(turn, { signal, opening })
     // A turn can wait without any text.
     if (!response.headersSent) response.setHeaders(headers)
     response.end(buffered + events.done(result, turn))
@@ -203,17 +198,13 @@ export async function relay(
   }
 }
 
-/** Run a turn, and log one line at its end: a warning if it failed. */
-async function run(runtime: Runtime, turn: Turn, signal: AbortSignal): Promise<Result> {
-  const start = performance.now()
-  try {
-    const last = await takeTurn(runtime, turn, signal)
-    const told = Object.entries(last).filter(([name, value]) => TOLD.includes(name) && value)
-    return { session_id: turn.sessionId, ...Object.fromEntries(told) }
-  } finally {
-    turn.milliseconds = Math.round(performance.now() - start)
-    logTurn(turn)
-  }
+/** Return a result as callers get it. */
+function bodyOf({ sessionId, turn, reply, output, waiting, marks }: TurnResult): object {
+  const body = { session_id: sessionId, turn }
+  const noted = Object.fromEntries(marks.map((mark) => [mark, true]))
+  if (waiting.length === 0) return { ...body, reply, output, ...noted }
+  const calls = waiting.map(({ id, name, input }) => ({ id, tool: name, input }))
+  return { ...body, waiting: calls, ...noted }
 }
 
 async function change(runtime: Runtime, call: Change, signal: AbortSignal): Promise<object> {

@@ -127,26 +127,25 @@ export interface CuttableResult {
   readonly cut: (size: number) => void
 }
 
-/** The session of a turn, as far as its requests need it. */
+/** The stage of a turn, as far as its requests need it. */
 interface History {
+  readonly turn: Pick<Turn, 'prompt'>
   readonly data: { readonly messages: unknown[] }
   /** The turns in front of the running one, and where that begins in the messages. */
   readonly turns: readonly { readonly at: number }[]
-  readonly start: { readonly at: number }
-  reduce(turn: Turn, all?: boolean): Promise<void>
+  readonly at: number
+  reduce(all?: boolean): Promise<void>
 }
 
 /** Makes the requests of one turn shorter when its model refuses them for their length. */
 export class Shortening {
-  readonly session: History
-  readonly #turn: Turn
+  readonly stage: History
   readonly #cutIds = new Set<string>()
   #tries = 0
   #isReduced = false
 
-  constructor(session: History, turn: Turn) {
-    this.session = session
-    this.#turn = turn
+  constructor(stage: History) {
+    this.stage = stage
   }
 
   /** Whether a request of this turn was too long. */
@@ -162,20 +161,20 @@ export class Shortening {
    */
   async shorten(error: unknown, results: CuttableResult[]): Promise<boolean> {
     if (!isTooLong(error)) return false
-    const { session } = this
+    const { stage } = this
     this.#tries += 1
-    const history = charsOf(session.data.messages.slice(0, session.start.at))
+    const history = charsOf(stage.data.messages.slice(0, stage.at))
     // Later tries are for the results, if these take more room.
     const isSmall = this.#tries > 2 && history <= totalOf(results)
     if (this.#tries > MAX_TRIES) throw this.#failure(error, results)
-    if (session.turns.length > 0) {
+    if (stage.turns.length > 0) {
       await this.#reduce(isSmall)
       return true
     }
     const cut = halve(results)
     for (const { id } of cut) this.#cutIds.add(id)
     if (cut.length > 0) return true
-    if (session.start.at === 0) throw this.#failure(error, results)
+    if (stage.at === 0) throw this.#failure(error, results)
     await this.#reduce() // only a summary is left
     return true
   }
@@ -187,7 +186,7 @@ export class Shortening {
   }
 
   async #reduce(isSmall = false): Promise<void> {
-    await this.session.reduce(this.#turn, isSmall)
+    await this.stage.reduce(isSmall)
     this.#isReduced = true
   }
 
@@ -199,14 +198,14 @@ export class Shortening {
 
   /** Return what is too long, or '' for the prompt: the rest of the request is not larger. */
   #reason(results: CuttableResult[]): string {
-    const { length } = this.#turn.prompt
+    const { length } = this.stage.turn.prompt
     if (totalOf(results) > length) return RESULTS_TOO_LONG
     return length > MIN_PROMPT ? '' : OWN_TOO_LONG
   }
 
   get #summary(): string {
     const parts = ['the request was too long']
-    const count = this.session.start.at
+    const count = this.stage.at
     if (this.#isReduced) parts.push(`the history was shortened to ${count} messages`)
     if (this.#cutIds.size > 0) parts.push(`${this.#cutIds.size} tool results were cut`)
     return parts.join('; ')

@@ -4,7 +4,8 @@ import { randomUUID } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 
 import { charsOf } from '../models/context_length.ts'
-import { AgentError, type Change, type Turn } from '../contract.ts'
+import { AgentError, type Change, type Mark, MARKS } from '../contract.ts'
+import type { Turn, TurnResult } from '../contract.ts'
 import { abortOf } from '../deadline.ts'
 import type { SessionStore, Stored } from './session_store.ts'
 import type { CoreSettings } from '../settings.ts'
@@ -33,11 +34,13 @@ export interface LastTurn {
   reply: string
   /** Those whose messages the session holds. */
   turns: TurnStart[]
+  fork?: Fork | undefined
   /** Whether the turns before it have vanished from the store. */
   restarted?: boolean
-  fork?: Fork
   /** Whether the last turns before it have vanished from the store. */
   rolled_back?: boolean
+  /** Whether it took the place of a turn that waited. */
+  dropped?: boolean
 }
 
 /** What a framework keeps of a session; messages are in its own form. */
@@ -54,144 +57,148 @@ export interface Taken {
   data: Data
 }
 
+/** What a turn leaves: its snapshot, and the messages that it added, in the framework's form. */
+export interface Answered {
+  readonly snapshot: Taken
+  readonly added: unknown[]
+}
+
 /** A committed session. */
 export type Snapshot = Taken & { app_data: LastTurn }
 
 export type Loaded = [Stored | null, Snapshot | null]
 export type Message = { role: string; content: string | { type?: string; text?: string }[] }
 
-/** A session during one turn: the committed snapshot, and the only way to replace it. */
+/** A turn that waits for the answers of a person. */
+export interface WaitingTurn {
+  readonly turn: number
+  /** Of the last request. */
+  readonly key: string | null
+  /** Of the first request. */
+  readonly prompt_key: string | null
+  readonly prompt: string
+  /** The text so far. */
+  readonly reply: string
+  readonly calls: readonly { id: string; tool: string; input?: unknown }[]
+  readonly messages: readonly unknown[]
+}
+
+/** What capabilities add to sessions: the first that returns something decides. */
+export interface SessionHooks {
+  /** Begin a turn in place of the session. Throws AgentError to refuse it. */
+  beginTurn?(session: Session, turn: Turn): Promise<Stage | TurnResult | undefined>
+  /** Keep a turn whose tool calls wait, beside what is committed. */
+  holdTurn?(stage: Stage, taken: Taken): Promise<TurnResult | undefined>
+  /** Return the turn of a session that waits. */
+  findWaiting?(session: Session): WaitingTurn | undefined
+  /**
+   * Return what takes the place of dropped messages, of which the turns begin at `at`.
+   *
+   * `turns` is the number of the last turn that is dropped.
+   */
+  replaceDropped?(
+    turn: Turn,
+    dropped: unknown[],
+    at: number,
+    turns: number,
+  ): Promise<unknown[] | undefined>
+  /** A session has ended; all are called. */
+  sessionEnded?(sessionId: string): void
+}
+
+/** A committed session, as it was loaded: no turn changes it. */
 export class Session {
+  readonly sessions: Sessions
+  readonly id: string
+  readonly actor: string | null
+  readonly stored: Stored | null
   readonly snapshot: Snapshot | null
   readonly last: LastTurn | null
   readonly number: number
-  data: Data
-  turns: TurnStart[]
-  fork: Fork | undefined
-  start: TurnStart = { at: 0, key: null }
-  protected stored: Stored | null
-  protected readonly sessions: Sessions
-  protected readonly id: string
-  protected readonly actor: string | null
-  #other: object = {}
-  /** A turn that waits for an approval. */
-  readonly waiting: unknown
+  readonly data: Data
+  readonly turns: readonly TurnStart[]
+  readonly fork: Fork | undefined
 
-  constructor(sessions: Sessions, id: string, actor: string | null, loaded: Loaded) {
+  constructor(sessions: Sessions, id: string, actor: string | null, [stored, snapshot]: Loaded) {
     this.sessions = sessions
     this.id = id
     this.actor = actor
-    ;[this.stored, this.snapshot] = loaded
-    this.last = this.snapshot?.app_data ?? null
+    this.stored = stored
+    this.snapshot = snapshot
+    this.last = snapshot?.app_data ?? null
     if (this.last && this.last.actor !== actor) throw new AgentError('session_forbidden')
     this.number = this.last?.turn ?? 0
-    this.data = { messages: [], ...this.snapshot?.data }
+    this.data = { messages: [], ...snapshot?.data }
     this.turns = this.last?.turns ?? findTurns(this.data)
     this.fork = this.last?.fork
   }
 
-  /**
-   * Number the turn, and reduce `data` to the turns that the model is shown.
-   *
-   * If the turn's key repeats that of a turn in the session, return that turn for replay.
-   * Throws `invalid_request` if there is no turn to replace, and `session_too_large`.
-   */
-  async begin(turn: Turn): Promise<LastTurn | null> {
-    const repeated = this.findRepeated(turn)
-    if (repeated) return repeated
-    const end = turn.follow(this)
-    turn.number = this.number + 1 - this.turns.length + end
-    turn.prompt ||= textOf(this.data.messages[this.turns[end]!.at] as Message)
-    this.checkSize(turn.prompt)
-    this.cut(end)
-    turn.hasBegun = true
-    await this.#limit(turn)
-    this.start = { at: this.data.messages.length, key: turn.key }
-    this.#other = withoutMessages(this.data)
-    return null
+  /** The turn that waits, if one does. */
+  get waiting(): WaitingTurn | undefined {
+    for (const hooks of this.sessions.hooks) {
+      const waiting = hooks.findWaiting?.(this)
+      if (waiting) return waiting
+    }
+    return undefined
   }
 
   /**
-   * Return the turn that this one repeats, by its key, and fill this one from it.
+   * Stage a turn; or return the result of the turn that it repeats by its key.
+   *
+   * Throws `invalid_request` if there is no turn to replace, and `session_too_large`.
+   */
+  async begin(turn: Turn): Promise<Stage | TurnResult> {
+    for (const hooks of this.sessions.hooks) {
+      const begun = await hooks.beginTurn?.(this, turn)
+      if (begun) return begun
+    }
+    return this.findRepeated(turn) ?? this.stage(turn, turn.request.follow(this))
+  }
+
+  /** Number a turn, and stage it behind the first `end` turns that the session holds. */
+  async stage(turn: Turn, end: number): Promise<Stage> {
+    turn.number = this.number + 1 - this.turns.length + end
+    turn.prompt ||= textOf(this.data.messages[this.turns[end]!.at] as Message)
+    this.checkSize(turn.prompt)
+    const stage = new Stage(this, turn, this.before(end))
+    turn.hasBegun = true
+    await stage.limit()
+    return stage
+  }
+
+  /**
+   * Return the result of the turn that this one repeats, by its key.
    *
    * Turns that a fork copied do not count. A turn that replaces another one can repeat only the
    * last, or the one that stands in that place by now.
    */
-  protected findRepeated(turn: Turn): LastTurn | null {
-    const { key } = turn
-    if (!this.last || key === null) return null
-    if (key === this.last.key) {
-      turn.replay(this.number, this.last.reply)
-      return this.last
+  findRepeated(turn: Turn): TurnResult | null {
+    const { key, isRepeatable, replaces } = turn.request
+    const { last } = this
+    if (!last || !isRepeatable) return null
+    if (key === last.key) {
+      turn.number = this.number
+      turn.reply = last.reply
+      const marks = MARKS.filter((mark) => last[mark])
+      return turn.result('replayed', marks)
     }
     const copied = this.fork?.turn ?? 0
     const first = this.number - this.turns.length + 1
     const index = this.turns.findIndex((start, at) => {
-      const isInPlace = turn.replaces === null || turn.replaces === first + at
+      const isInPlace = replaces === null || replaces === first + at
       return start.key === key && first + at > copied && isInPlace
     })
     if (index < 0) return null
     const messages = this.data.messages.slice(this.turns[index]?.at, this.turns[index + 1]?.at)
-    turn.replay(first + index, replyOf(messages as Message[]))
-    return this.#lastTurn(first + index, key, turn.reply, [])
-  }
-
-  #lastTurn(turn: number, key: string | null, reply: string, turns: TurnStart[]): LastTurn {
-    const last: LastTurn = { actor: this.actor, turn, key, reply, turns }
-    if (this.fork) last.fork = this.fork
-    return last
-  }
-
-  /** Cut a history of too many messages or characters to half, in front of this turn. */
-  async #limit(turn: Turn): Promise<void> {
-    const { historyMessages, historyChars } = this.sessions.settings
-    const { length } = this.data.messages
-    const before = charsBefore(this.data.messages)
-    const chars = before[length] ?? 0
-    // To half of it, so that most requests begin as the one before: caches hold.
-    const messages = length > historyMessages ? length - Math.floor(historyMessages / 2) : 0
-    const size = chars > historyChars ? chars - historyChars / 2 : 0
-    if (messages === 0 && size === 0) return
-    await this.shorten(
-      turn,
-      this.findCut((at) => at >= messages && (before[at] ?? 0) >= size),
-    )
-  }
-
-  /** Return where the first turn that fits begins, or the last turn. */
-  protected findCut(fits: (at: number) => boolean): number {
-    return (this.turns.find(({ at }) => fits(at)) ?? this.turns.at(-1))?.at ?? 0
-  }
-
-  /** Drop the messages in front of this index, where a turn begins or the history ends. */
-  async shorten(_turn: Turn, end: number): Promise<void> {
-    this.data.messages = this.data.messages.slice(end)
-    const later = this.turns.filter(({ at }) => at >= end)
-    this.turns = later.map((start) => ({ ...start, at: start.at - end }))
-  }
-
-  /**
-   * Remove the older half of the history of a turn that runs, by size, or all of it.
-   *
-   * The commit of the turn removes it from the session.
-   */
-  async reduce(turn: Turn, all = false): Promise<void> {
-    const { messages } = this.data
-    const added = messages.slice(this.start.at)
-    this.data.messages = messages.slice(0, this.start.at)
-    const before = charsBefore(this.data.messages)
-    const later = this.turns.slice(1)
-    const half = ((before[this.turns[0]?.at ?? 0] ?? 0) + (before.at(-1) ?? 0)) / 2
-    const next = later.find(({ at }) => (before[at] ?? 0) >= half) ?? later.at(-1)
-    if (this.turns.length === 0) this.data.messages = []
-    else await this.shorten(turn, all || !next ? this.start.at : next.at)
-    this.start = { ...this.start, at: this.data.messages.length }
-    this.data.messages = [...this.data.messages, ...added]
+    turn.number = first + index
+    turn.reply = replyOf(messages as Message[])
+    return turn.result('replayed', [])
   }
 
   /** Return the index of a turn, given its number (0: the last). Throws `invalid_request`. */
   find(asked: number): number {
-    const [first, number] = [this.number - this.turns.length + 1, asked || this.number]
+    const first = this.number - this.turns.length + 1
+    const number = asked || this.number
     if (this.turns.length === 0 || number < first || number > this.number) {
       const held = `No turn ${number}: the session holds turns ${first} to ${this.number}.`
       throw new AgentError('invalid_request', this.turns[0] ? held : 'The session holds no turns.')
@@ -199,70 +206,55 @@ export class Session {
     return number - first
   }
 
-  /** Reduce the session to what it was before the turn of this index. */
-  cut(end: number): LastTurn {
+  /** Return what the session was before the turn of this index. */
+  before(end: number): History {
     const turn = this.number - this.turns.length + end
-    const later = this.turns.slice(end)
-    if (later[0]) {
-      const messages = this.data.messages.slice(0, later[0].at)
-      this.data = { ...(later.find(({ other }) => other)?.other ?? this.data), messages }
-      this.turns = this.turns.slice(0, end)
-    }
-    if (this.fork) this.fork = { ...this.fork, turn: Math.min(this.fork.turn, turn) }
-    return this.#lastTurn(turn, null, '', this.turns)
+    const turns = this.turns.slice(0, end)
+    const [next, ...later] = this.turns.slice(end)
+    const fork = this.fork && { ...this.fork, turn: Math.min(this.fork.turn, turn) }
+    if (!next) return { data: this.data, turns, turn, fork }
+    const messages = this.data.messages.slice(0, next.at)
+    const changed = [next, ...later].find(({ other }) => other)
+    return { data: { ...(changed?.other ?? this.data), messages }, turns, turn, fork }
   }
 
   /** Throw `session_too_large` if a snapshot of this JSON is. */
-  protected checkSize(text: string): void {
+  checkSize(text: string): void {
     const size = Buffer.byteLength(text)
     const { maxBytes } = this.sessions.store
     if (size > maxBytes) throw new AgentError('session_too_large', '', `${size} bytes`)
   }
 
   /**
-   * Save the snapshot that the turn leaves, call `saved`, and return its `app_data`.
+   * Save, and return the JSON; if it is too large, without its oldest turns.
    *
-   * `saved` is a callback because a save whose acknowledgement was lost is found by a later
-   * load, in another turn. Throws AgentError.
+   * What stands in front of the turns, such as a summary, stays as long as it fits. `expected` is
+   * what the store has now.
    */
-  async commit(turn: Turn, taken: Taken, saved: () => void): Promise<LastTurn> {
-    const { number, key, reply, waiting } = turn
-    if (waiting[0]) {
-      const what = `The tool ${waiting[0].name} asks for an approval, which nobody can give here`
-      const detail = `tool ${waiting[0].name} asks for approval`
-      throw new AgentError('reply_incomplete', `${what}; this turn was not kept.`, detail)
-    }
-    const isSame = isDeepStrictEqual(this.#other, withoutMessages(taken.data))
-    const start = isSame ? this.start : { ...this.start, other: this.#other }
-    const turns = [...this.turns, start]
-    const last = this.#lastTurn(number, key, reply, turns)
-    if (this.stored && !this.last) last.restarted = true
-    if (this.stored?.isRolledBack) last.rolled_back = true
-    await this.save(taken, last, saved)
-    return last
-  }
-
-  /** Save, and return the JSON; if it is too large, without its oldest turns. */
-  async save(taken: Taken, last: LastTurn, saved: () => void = () => {}): Promise<string> {
+  async save(
+    taken: Taken,
+    last: LastTurn,
+    expected: Stored | null,
+    saved: () => void = () => {},
+  ): Promise<string> {
     const { store } = this.sessions
     let committed = serialize({ ...taken, app_data: last })
     const excess = Buffer.byteLength(committed) - store.maxBytes
     if (excess > 0) {
       const data = { ...taken.data }
-      let size = 0
-      const ends = data.messages.map((message) => (size += Buffer.byteLength(serialize(message))))
-      last.turns = drop(data, last.turns, (at) => (ends[at - 1] ?? 0) >= excess)
+      last.turns = drop(data, last.turns, excess)
       committed = serialize({ ...taken, data, app_data: last })
     }
     this.checkSize(committed)
-    await store.save(this.id, committed, this.stored?.revision ?? null, saved)
+    await store.save(this.id, committed, expected?.revision ?? null, saved)
     return committed
   }
 
   /** Delete the last turn, and return its number. Throws AgentError if there is none. */
   async takeBack(): Promise<number> {
-    const last = this.cut(this.find(0))
-    if (last.turn > 0) await this.save({ ...this.snapshot!, data: this.data }, last)
+    const { data, turn, turns, fork } = this.before(this.find(0))
+    const last: LastTurn = { actor: this.actor, turn, key: null, reply: '', turns, fork }
+    if (turn > 0) await this.save({ ...this.snapshot!, data }, last, this.stored)
     else await this.end()
     return this.number
   }
@@ -270,6 +262,145 @@ export class Session {
   /** Delete the session, if it was found. */
   async end(): Promise<void> {
     if (this.stored) await this.sessions.store.end(this.id)
+    for (const hooks of this.sessions.hooks) hooks.sessionEnded?.(this.id)
+  }
+}
+
+/** The first turns of a session. */
+interface History {
+  readonly data: Data
+  readonly turns: TurnStart[]
+  /** The number of the last of them. */
+  readonly turn: number
+  readonly fork: Fork | undefined
+}
+
+/** A turn on top of its session: the history that its model is shown, and the way to commit it. */
+export class Stage {
+  readonly session: Session
+  readonly turn: Turn
+  /** The history, with the messages of a turn that goes on. */
+  data: Data
+  turns: TurnStart[]
+  /** The index of the turn's first message. */
+  at: number
+  /** The key of the turn in the session. */
+  key: string | null
+  /** What the store has. */
+  stored: Stored | null
+  /** The answers of a person to calls that waited, in the framework's form. */
+  answers: unknown = undefined
+  readonly marks = new Set<Mark>()
+  readonly #fork: Fork | undefined
+  readonly #other: object
+
+  constructor(session: Session, turn: Turn, { data, turns, fork }: History) {
+    this.session = session
+    this.turn = turn
+    this.data = data
+    this.turns = turns
+    this.at = data.messages.length
+    this.key = turn.key
+    this.stored = session.stored
+    if (this.stored && !session.last) this.marks.add('restarted')
+    if (this.stored?.isRolledBack) this.marks.add('rolled_back')
+    this.#fork = fork
+    this.#other = withoutMessages(data)
+  }
+
+  /** Cut a history of too many messages or characters to half. */
+  async limit(): Promise<void> {
+    const { historyMessages, historyChars } = this.session.sessions.settings
+    const { length } = this.data.messages
+    const before = charsBefore(this.data.messages)
+    const chars = before[length] ?? 0
+    // To half of it, so that most requests begin as the one before: caches hold.
+    const messages = length > historyMessages ? length - Math.floor(historyMessages / 2) : 0
+    const size = chars > historyChars ? chars - historyChars / 2 : 0
+    if (messages === 0 && size === 0) return
+    const fitting = this.turns.find(({ at }) => at >= messages && (before[at] ?? 0) >= size)
+    await this.#shorten(fitting?.at ?? this.#lastCut())
+  }
+
+  /** Return where a history ends of which no turn fits: a summary can replace several turns. */
+  #lastCut(): number {
+    const isReplaced = this.session.sessions.hooks.some(({ replaceDropped }) => replaceDropped)
+    const all = this.data.messages.length
+    if (isReplaced && this.turns.length !== 1) return all
+    return this.turns.at(-1)?.at ?? 0
+  }
+
+  /** Drop the messages in front of this index, where a turn begins or the history ends. */
+  async #shorten(end: number): Promise<void> {
+    const { turn, session } = this
+    const dropped = this.data.messages.slice(0, end)
+    const front = this.turns[0]?.at ?? this.data.messages.length
+    const later = this.turns.filter(({ at }) => at >= end)
+    let replaced: unknown[] | undefined
+    for (const hooks of dropped.length > 0 ? session.sessions.hooks : []) {
+      const last = turn.number - 1 - later.length
+      replaced ??= await hooks.replaceDropped?.(turn, dropped, front, last)
+    }
+    const summary = replaced ?? []
+    this.data = { ...this.data, messages: [...summary, ...this.data.messages.slice(end)] }
+    this.turns = later.map((start) => ({ ...start, at: start.at - end + summary.length }))
+    this.at = this.data.messages.length
+  }
+
+  /**
+   * Remove the older half of the history of a turn that runs, by size, or all of it.
+   *
+   * The commit of the turn removes it from the session.
+   */
+  async reduce(all = false): Promise<void> {
+    const { messages } = this.data
+    const added = messages.slice(this.at)
+    const history = messages.slice(0, this.at)
+    const before = charsBefore(history)
+    const later = this.turns.slice(1)
+    const half = ((before[this.turns[0]?.at ?? 0] ?? 0) + (before.at(-1) ?? 0)) / 2
+    const next = later.find(({ at }) => (before[at] ?? 0) >= half) ?? later.at(-1)
+    const end = all || !next ? this.at : next.at
+    this.data = { ...this.data, messages: this.turns.length === 0 ? [] : history }
+    await this.#shorten(this.turns.length === 0 ? 0 : end)
+    this.data = { ...this.data, messages: [...this.data.messages, ...added] }
+  }
+
+  /**
+   * Save what the turn leaves, call `saved`, and return its result.
+   *
+   * `saved` is a callback because a save whose acknowledgement was lost is found by a later
+   * load, in another turn. Throws AgentError.
+   */
+  async commit(taken: Taken, saved: () => void): Promise<TurnResult> {
+    const { session, turn } = this
+    const [call] = turn.waiting
+    if (call) return this.#hold(call.name, taken)
+    const isSame = isDeepStrictEqual(this.#other, withoutMessages(taken.data))
+    const start: TurnStart = { at: this.at, key: this.key }
+    if (!isSame) start.other = this.#other
+    const last = this.lastTurn([...this.turns, start])
+    await session.save(taken, last, this.stored, saved)
+    return turn.result('committed', [...this.marks])
+  }
+
+  async #hold(tool: string, taken: Taken): Promise<TurnResult> {
+    for (const hooks of this.session.sessions.hooks) {
+      const kept = await hooks.holdTurn?.(this, taken)
+      if (kept) return kept
+    }
+    const what = `The tool ${tool} asks for an approval, which nobody can give here`
+    const detail = `tool ${tool} asks for approval`
+    throw new AgentError('reply_incomplete', `${what}; this turn was not kept.`, detail)
+  }
+
+  /** Return the record of the turn, with its marks. */
+  lastTurn(turns: TurnStart[]): LastTurn {
+    const { number: turn, key, reply } = this.turn
+    const { actor } = this.session
+    const last: LastTurn = { actor, turn, key, reply, turns, fork: this.#fork }
+    for (const mark of this.marks) last[mark] = true
+    return last
   }
 }
 
@@ -277,15 +408,16 @@ export class Session {
 export class Sessions {
   readonly settings: CoreSettings
   readonly store: SessionStore
-  sessionClass = Session
+  readonly hooks: readonly SessionHooks[]
   /** For each session: how many turns run or wait, and the end of the last of them. */
   readonly queues = new Map<string, { turns: number; last: Promise<unknown> }>()
   /** What the running turn of each session has loaded. */
   readonly #loads = new Map<string, Promise<Loaded>>()
 
-  constructor(settings: CoreSettings, store: SessionStore) {
+  constructor(settings: CoreSettings, store: SessionStore, hooks: readonly SessionHooks[] = []) {
     this.settings = settings
     this.store = store
+    this.hooks = hooks
   }
 
   /**
@@ -303,7 +435,7 @@ export class Sessions {
   ): Promise<T> {
     const loaded = await this.#loads.get(sessionId)?.catch(() => null)
     // Other actors get no place in the queue.
-    if (loaded) new this.sessionClass(this, sessionId, actor, loaded)
+    if (loaded) new Session(this, sessionId, actor, loaded)
     signal.throwIfAborted()
     const queue = this.queues.get(sessionId) ?? { turns: 0, last: Promise.resolve() }
     if (queue.turns > this.settings.sessionQueue) throw new AgentError('session_busy')
@@ -316,7 +448,7 @@ export class Sessions {
       await Promise.race([before, abortOf(signal)])
       const load = this.#load(sessionId)
       this.#loads.set(sessionId, load)
-      const session = new this.sessionClass(this, sessionId, actor, await load)
+      const session = new Session(this, sessionId, actor, await load)
       signal.throwIfAborted()
       return await use(session)
     } finally {
@@ -340,22 +472,23 @@ export class Sessions {
       if (made === key) return
     }
     const copied = await this.open(sessionId, actor, signal, async (session) => {
-      const last = session.cut(session.find(turns) + 1)
+      const { data, ...history } = session.before(session.find(turns) + 1)
       // Without a unique key, the same copy by another process looks like this one.
-      last.fork = { key: key ?? randomUUID(), turn: turns }
-      return [{ ...session.snapshot!, data: session.data }, last] as const
+      const source = { key: key ?? randomUUID(), turn: turns }
+      const last: LastTurn = { ...history, actor, key: null, reply: '', fork: source }
+      return [{ ...session.snapshot!, data }, last] as const
     })
     await this.open(fork, actor, signal, async (copy) => {
       if (key !== null && copy.fork?.key === key) return // made while this request waited
       if (copy.last) throw new AgentError('session_conflict', `The session ${fork} exists already.`)
-      await copy.save(...copied)
+      await copy.save(...copied, copy.stored)
     })
   }
 
   /** Return the session to read, without waiting for turns. Throws what `open` throws. */
   async read(sessionId: string, actor: string | null): Promise<Session> {
     const loaded = await this.#loads.get(sessionId) // what the running turn began with
-    if (loaded) return new this.sessionClass(this, sessionId, actor, loaded)
+    if (loaded) return new Session(this, sessionId, actor, loaded)
     const { signal } = new AbortController()
     return this.open(sessionId, actor, signal, async (session) => session)
   }
@@ -403,9 +536,18 @@ function withoutMessages(data: Data): object {
   return JSON.parse(JSON.stringify({ ...data, messages: undefined }))
 }
 
-/** Drop the turns before the first one that fits, or the last; return where the others begin. */
-function drop(data: Data, turns: TurnStart[], fits: (at: number) => boolean): TurnStart[] {
-  const start = (turns.find(({ at }) => fits(at)) ?? turns.at(-1))?.at ?? 0
-  data.messages = data.messages.slice(start)
-  return turns.filter(({ at }) => at >= start).map((turn) => ({ ...turn, at: turn.at - start }))
+/** Drop the oldest turns until `excess` bytes are gone; return where the others begin. */
+function drop(data: Data, turns: readonly TurnStart[], excess: number): TurnStart[] {
+  const sizes = [0]
+  for (const message of data.messages) {
+    sizes.push(sizes.at(-1)! + Buffer.byteLength(serialize(message)))
+  }
+  const front = turns[0]?.at ?? 0
+  const sizeTo = (at: number) => (sizes[at] ?? 0) - (sizes[front] ?? 0)
+  const fitting = turns.find(({ at }) => sizeTo(at) >= excess)
+  const kept = fitting ? data.messages.slice(0, front) : []
+  const start = (fitting ?? turns.at(-1))?.at ?? 0
+  data.messages = [...kept, ...data.messages.slice(start)]
+  const later = turns.filter(({ at }) => at >= start)
+  return later.map((turn) => ({ ...turn, at: turn.at - start + kept.length }))
 }

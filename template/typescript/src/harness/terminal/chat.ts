@@ -5,10 +5,11 @@ import { parseArgs, styleText } from 'node:util'
 
 import { explain } from '../models/advice.ts'
 import { PROJECT } from '../enabled.ts'
-import { ACTOR_ID, checkPrompt, ERRORS, SESSION_ID, Turn } from '../contract.ts'
+import { ACTOR_ID, checkPrompt, ERRORS, SESSION_ID } from '../contract.ts'
+import { Turn, TurnRequest } from '../contract.ts'
 import type { App } from '../capability.ts'
 import { CommandError } from '../findings.ts'
-import { asAgentError, CONTROL, surviveLateErrors } from '../log.ts'
+import { asAgentError, CONTROL, logging, surviveLateErrors } from '../log.ts'
 import type { Runtime } from '../runtime.ts'
 import { type Message, type Session, textOf } from '../sessions/sessions.ts'
 import { Keyboard, refuse, Reply, Screen, shorten } from './terminal.ts'
@@ -59,6 +60,7 @@ export async function chat(args: string[], app: App): Promise<void> {
   const runtime = await startRuntime(app)
   await import('../turn.ts') // the framework, before the first prompt
   surviveLateErrors()
+  logging.hasTurns = false
   const keyboard = isOnce ? undefined : new Keyboard(screen, Object.keys(COMMANDS))
   const counts = { turns: 0, failures: 0, isOver: false }
   const talk: Talk = { app, runtime, screen, keyboard, sessionId, actor, ...counts }
@@ -136,17 +138,16 @@ async function takeTurns(
   signal: AbortSignal,
 ): Promise<void> {
   const { runtime, sessionId, actor } = talk
-  const { takeTurn } = await import('../turn.ts')
   const isRetry = line.trim() === '/retry'
   const prompt = isRetry ? '' : checkPrompt(line, runtime.settings.maxPromptChars)
-  const turn = new Turn({ sessionId, actor, key: null, prompt, emit: reply.show })
-  if (isRetry) turn.replaces = 0
+  const replaces = isRetry ? 0 : null
   const turns: Turn[] = []
-  let next: Turn | undefined = turn
+  let next: TurnRequest | undefined = new TurnRequest({ sessionId, actor, prompt, replaces })
   while (next) {
-    turns.push(next)
-    const last = await reply.follow(takeTurn(runtime, next, signal))
-    next = await runtime.ask(last, next, talk.keyboard?.ask ?? refuse)
+    const turn: Turn = new Turn(next, reply.show)
+    turns.push(turn)
+    const result = await reply.follow(runtime.start(turn, { signal }))
+    next = await runtime.ask(result, next, talk.keyboard?.ask ?? refuse)
   }
   talk.turns++
   reply.end(turns)

@@ -8,7 +8,7 @@ import { createInterface, emitKeypressEvents, type Interface, type Key } from 'n
 import { styleText } from 'node:util'
 
 import { PROJECT } from '../enabled.ts'
-import { AgentError, type Chunk, type Turn } from '../contract.ts'
+import { AgentError, type Chunk, Data, Source, type Turn } from '../contract.ts'
 import { CONTROL, logging, visible } from '../log.ts'
 import type { LiveMarkdown } from './markdown.ts'
 
@@ -274,7 +274,7 @@ export class Reply {
   end(turns: readonly Turn[]): void {
     if (this.#screen.isOnce) return this.endLine()
     const sum = (name: 'inputTokens' | 'cachedTokens' | 'outputTokens') =>
-      turns.reduce((total, turn) => total + turn[name], 0).toLocaleString('en-US')
+      turns.reduce((total, turn) => total + turn.usage[name], 0).toLocaleString('en-US')
     const [given, cached, written] = [sum('inputTokens'), sum('cachedTokens'), sum('outputTokens')]
     const cache = cached === '0' ? '' : ` (${cached} cached)`
     const tokens = `${given} tokens in${cache}, ${written} out`
@@ -293,6 +293,12 @@ export class Reply {
     if ('input' in chunk) {
       const input = JSON.stringify(chunk.input) ?? ''
       this.#calls.set(chunk.id, `${shorten(visible(chunk.name))} ${shorten(visible(input))}`)
+    } else if (chunk instanceof Data) {
+      const line = `${shorten(visible(chunk.name))}: ${shorten(visible(JSON.stringify(chunk.value) ?? ''))}`
+      this.#screen.print(`${styleText('dim', line)}\n`)
+    } else if (chunk instanceof Source) {
+      const line = `source: ${shorten(visible(chunk.title))} ${shorten(visible(chunk.url), 200)}`
+      this.#screen.print(`${styleText('dim', line)}\n`)
     } else {
       const sign = chunk.isError ? 'failed:' : '->'
       const line = `${this.#calls.get(chunk.id)} ${sign} ${shorten(chunk.text)}`

@@ -15,6 +15,14 @@ export interface AgentOptions {
   readonly INTERVENTIONS?: InterventionHandler[]
 }
 
+/** Options that a turn cannot honour, and what to do instead. */
+export const REFUSED_OPTIONS: Record<string, string> = {
+  conversationManager: 'set HISTORY_MESSAGES',
+  messages: 'the session has them',
+  sessionManager: 'choose a session store',
+  structuredOutputSchema: 'set `output` of the TurnRequest',
+}
+
 /** A tool with its name, as capabilities add it. */
 export type NamedTool = Tool
 

@@ -1,19 +1,21 @@
-// One turn as a transaction: stage a copy of the session, stream the reply, commit at the end.
+// How an agent of Strands answers a turn.
 
-import { AfterToolCallEvent, Agent, configureLogging, MaxTokensError } from '@strands-agents/sdk'
-import { Message, NullConversationManager } from '@strands-agents/sdk'
+import { AfterToolCallEvent, AfterToolsEvent, Agent, configureLogging } from '@strands-agents/sdk'
+import { MaxTokensError, Message, NullConversationManager } from '@strands-agents/sdk'
 import type { InterruptResponseContent, JSONValue } from '@strands-agents/sdk'
 import type { MessageData, ToolResultContent } from '@strands-agents/sdk'
 
 import { Shortening } from './models/context_length.ts'
-import { AgentError, isBlank, type ToolCall, type ToolResult, type Turn } from './contract.ts'
+import { AgentError, Data, isBlank, type ToolCall, type ToolResult } from './contract.ts'
+import type { Turn, Usage } from './contract.ts'
 import { mustPause, pause, withinTime } from './deadline.ts'
 import { causesOf, describe, log, placeOf } from './log.ts'
-import { checkMessages, marksOf, repairAnswers, traceOnlyRecorded } from './messages.ts'
+import { checkMessages, marksOf, repairAnswers, textIn, traceOnlyRecorded } from './messages.ts'
 import type { Runtime } from './modules.ts'
-import type { Data, LastTurn } from './sessions/sessions.ts'
+import type { Answered, Data as Kept, Stage } from './sessions/sessions.ts'
 import { shortenRequests } from './models/shortening.ts'
 
+const OUTPUT_TOOL = 'strands_structured_output' // as the SDK calls it
 const STOPS = ['toolUse', 'maxTokens', 'contentFiltered', 'limitTurns']
 
 // The default logs the text of errors, which may quote prompts.
@@ -28,44 +30,62 @@ export interface Interrupted {
   pendingToolExecution: { assistantMessageData: MessageData }
 }
 
-/**
- * Run one turn, emit each chunk of the reply, and return the `app_data` that it leaves.
- *
- * The session changes only in the last step, so there is nothing to undo: a turn that throws,
- * is aborted, times out or ends without a complete reply leaves no trace.
- * Throws AgentError, or the signal's abort reason.
- */
-export function takeTurn(runtime: Runtime, turn: Turn, signal: AbortSignal): Promise<LastTurn> {
-  const { sessions, settings } = runtime
-  return runtime.around(turn, signal, () =>
-    sessions.open(turn.sessionId, turn.actor, signal, async (session) => {
-      const replayed = await session.begin(Object.assign(turn, { signal }))
-      if (replayed) {
-        if (turn.reply) await turn.emit(turn.reply) // a turn can wait without any text
-        return replayed
-      }
-      const agent = stage(runtime, turn, session.data)
-      const shortening = new Shortening(session, turn)
-      shortenRequests(agent, shortening)
-      await withinTime(settings.turnTimeoutSeconds, signal, (stop) =>
-        stream(runtime, agent, Object.assign(turn, { signal: stop })),
-      ).finally(() => {
-        shortening.report()
-        const usage = agent.metrics.accumulatedUsage
-        turn.cachedTokens = usage.cacheReadInputTokens ?? 0
-        const written = usage.cacheWriteInputTokens ?? 0
-        turn.inputTokens = usage.inputTokens + turn.cachedTokens + written
-        turn.outputTokens = usage.outputTokens
-      })
-      // Without the system prompt: each turn uses the SYSTEM_PROMPT of the current code.
-      const taken = agent.takeSnapshot({ preset: 'session', exclude: ['systemPrompt'] })
-      const { scope, schemaVersion: schema_version, createdAt: created_at } = taken
-      checkMessages(messagesOf(taken.data, turn).slice(session.start.at), turn.waiting.length > 0)
-      const snapshot = { scope, schema_version, created_at, data: taken.data as unknown as Data }
-      const saved = () => runtime.committed(turn, agent.messages.slice(session.start.at))
-      return session.commit(turn, snapshot, saved)
-    }),
-  )
+/** Run the agent of a turn; return the snapshot and the messages that it leaves. */
+export async function answerTurn(runtime: Runtime, stage: Stage): Promise<Answered> {
+  const { turn } = stage
+  const agent = agentOf(runtime, stage)
+  const shortening = new Shortening(stage)
+  shortenRequests(agent, shortening)
+  const ending = endingOf(agent, runtime.agent.FINAL_TOOLS ?? [])
+  try {
+    await withinTime(runtime.settings.turnTimeoutSeconds, turn.signal, async (stop) => {
+      turn.signal = stop
+      await stream(runtime, agent, stage)
+      await turn.say(ending.text)
+    })
+    turn.output = ending.output
+  } finally {
+    shortening.report()
+    turn.count(usageOf(agent))
+  }
+  // Without the system prompt: each turn uses the SYSTEM_PROMPT of the current code.
+  const taken = agent.takeSnapshot({ preset: 'session', exclude: ['systemPrompt'] })
+  const { scope, schemaVersion: schema_version, createdAt: created_at } = taken
+  checkMessages(messagesOf(taken.data, turn).slice(stage.at), turn.waiting.length > 0)
+  const snapshot = { scope, schema_version, created_at, data: taken.data as unknown as Kept }
+  return { snapshot, added: agent.messages.slice(stage.at) }
+}
+
+/** What a tool ended the turn with: its text, and the value that the request asked for. */
+interface Ending {
+  text: string
+  output: unknown
+}
+
+/** Let the results of these tools, and of the SDK's tool for a value, end the turn. */
+function endingOf(agent: Agent, names: readonly string[]): Ending {
+  const ending: Ending = { text: '', output: undefined }
+  agent.addHook(AfterToolCallEvent, ({ toolUse, result }) => {
+    if (result.status === 'error') return
+    if (toolUse.name === OUTPUT_TOOL) {
+      const [block] = result.content
+      if (block?.type === 'jsonBlock') ending.output = block.json
+      ending.text = JSON.stringify(ending.output)
+    } else if (names.includes(toolUse.name)) {
+      ending.text = result.content.map(textIn).join('\n').toWellFormed()
+    }
+  })
+  agent.addHook(AfterToolsEvent, (event) => {
+    if (!isBlank(ending.text)) event.endTurn = ending.text
+  })
+  return ending
+}
+
+function usageOf({ metrics }: Agent): Usage {
+  const usage = metrics.accumulatedUsage
+  const cachedTokens = usage.cacheReadInputTokens ?? 0
+  const inputTokens = usage.inputTokens + cachedTokens + (usage.cacheWriteInputTokens ?? 0)
+  return { inputTokens, cachedTokens, outputTokens: usage.outputTokens }
 }
 
 /** Return the messages that a turn leaves, with the calls that wait. */
@@ -77,7 +97,7 @@ function messagesOf(data: Record<string, JSONValue>, turn: Turn): MessageData[] 
 }
 
 /** Return a new agent that continues the session and shares no state with it. */
-function stage(runtime: Runtime, turn: Turn, stored: Data): Agent {
+function agentOf(runtime: Runtime, { turn, data: stored }: Stage): Agent {
   const { SYSTEM_PROMPT, INTERVENTIONS = [] } = runtime.agent
   const agent = new Agent({
     systemPrompt: SYSTEM_PROMPT,
@@ -99,14 +119,17 @@ function stage(runtime: Runtime, turn: Turn, stored: Data): Agent {
 }
 
 /** Run the agent; throw AgentError unless it ended well, or its tools wait. */
-async function stream(runtime: Runtime, agent: Agent, turn: Turn): Promise<void> {
+async function stream(runtime: Runtime, agent: Agent, { turn, answers }: Stage): Promise<void> {
   const stop = turn.signal
+  const outputs = new Set<string>() // calls that are the value
   let size = 0
   const limits = { turns: runtime.settings.maxSteps }
   // As cancelSignal it would keep every listener that a tool does not remove.
   stop.addEventListener('abort', () => agent.cancel())
-  const given = (turn.answers as InterruptResponseContent[] | undefined) ?? turn.prompt
-  const events = agent.stream(given, { limits })
+  const given = (answers as InterruptResponseContent[] | undefined) ?? turn.prompt
+  const { output } = turn.request
+  const schema = output && { structuredOutputSchema: output }
+  const events = agent.stream(given, { limits, ...schema })
   let next
   try {
     for (next = await events.next(); !next.done; next = await events.next()) {
@@ -120,14 +143,16 @@ async function stream(runtime: Runtime, agent: Agent, turn: Turn): Promise<void>
         if (isTooLong) throw new AgentError('reply_incomplete', '', 'MAX_REPLY_BYTES')
       }
       if (event?.type === 'modelContentBlockDeltaEvent' && event.delta.type === 'textDelta') {
-        const text = event.delta.text.toWellFormed()
-        turn.reply += text
-        if (text) await turn.emit(text)
+        await turn.say(event.delta.text.toWellFormed())
+      }
+      if (next.value.type === 'toolStreamUpdateEvent') {
+        await turn.emit(new Data('progress', next.value.event.data))
       }
       if (next.value.type === 'messageAddedEvent') {
         for (const use of toolsOf(next.value.message)) {
           if (mustPause()) await pause()
-          await turn.emit(use)
+          if ('input' in use && use.name === OUTPUT_TOOL) outputs.add(use.id)
+          if (!outputs.has(use.id)) await turn.emit(use)
         }
       }
     }
@@ -183,7 +208,9 @@ export function* toolsOf(
       yield { id, name, input }
     } else if (block.type === 'toolResultBlock') {
       const text = block.content.map(textOf).join('\n')
-      yield { id: block.toolUseId, text, isError: block.status === 'error' }
+      const [first, ...more] = block.content
+      const json = first?.type === 'jsonBlock' && more.length === 0 && { value: first.json }
+      yield { id: block.toolUseId, text, isError: block.status === 'error', ...json }
     }
   }
 }

@@ -18,6 +18,15 @@ export interface AgentOptions {
   readonly TOOL_APPROVAL?: Parameters<typeof generateText>[0]['toolApproval']
 }
 
+/** Options that a turn cannot honour, and what to do instead. */
+export const REFUSED_OPTIONS: Record<string, string> = {
+  abortSignal: 'use `currentTurn().signal`',
+  messages: 'the session has them',
+  output: 'set `output` of the TurnRequest',
+  prompt: 'the request has it',
+  stopWhen: 'set MAX_STEPS, or export FINAL_TOOLS',
+}
+
 /** A tool with its name, as capabilities add it. */
 export type NamedTool = [name: string, tool: Tool]
 

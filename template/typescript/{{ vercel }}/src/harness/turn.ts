@@ -1,62 +1,46 @@
-// One turn as a transaction: stage a copy of the session, stream the reply, commit at the end.
+// How an agent of the AI SDK answers a turn.
 
-import { generateText, isStepCount } from 'ai'
+import { generateText, isStepCount, Output } from 'ai'
 import type { ModelMessage, StepResult, ToolSet } from 'ai'
 
 import { Shortening } from './models/context_length.ts'
-import { AgentError, isBlank, type Turn } from './contract.ts'
+import { AgentError, Data, isBlank, Source, type Turn } from './contract.ts'
 import { mustPause, pause, withinTime } from './deadline.ts'
 import { describe, log, placeOf } from './log.ts'
 import { Calls, checkMessages, restored, selfContained } from './messages.ts'
 import type { Part } from './echo_model.ts'
 import type { Options, Runtime } from './modules.ts'
-import type { LastTurn } from './sessions/sessions.ts'
+import type { Answered, Stage } from './sessions/sessions.ts'
 import { ShorterPrompts } from './models/shortening.ts'
 import { modelError, streaming } from './models/streaming.ts'
 
-type Output = { toolCallId: string; toolName: string; output?: unknown; error?: unknown }
+type ToolOutput = { toolCallId: string; toolName: string; output?: unknown; error?: unknown }
 type Call = Parameters<typeof generateText>[0]
 type TurnOptions = Options &
   Pick<Call, 'prepareStep' | 'onToolExecutionEnd' | 'maxRetries'> & { producer?: () => string }
 
-/**
- * Run one turn, emit each chunk of the reply, and return the `app_data` that it leaves.
- *
- * The session changes only in the last step, so there is nothing to undo: a turn that throws,
- * is aborted, times out or ends without a complete reply leaves no trace.
- * Throws AgentError, or the signal's abort reason.
- */
-export function takeTurn(runtime: Runtime, turn: Turn, signal: AbortSignal): Promise<LastTurn> {
-  const { sessions, settings } = runtime
-  return runtime.around(turn, signal, () =>
-    sessions.open(turn.sessionId, turn.actor, signal, async (session) => {
-      const replayed = await session.begin(Object.assign(turn, { signal }))
-      if (replayed) {
-        if (turn.reply) await turn.emit(turn.reply) // a turn can wait without any text
-        return replayed
-      }
-      const committed = session.data.messages as ModelMessage[] // checked by the store
-      const prompt: ModelMessage = { role: 'user', content: turn.prompt }
-      const last = (turn.answers as ModelMessage | undefined) ?? prompt
-      const staged = restored([...committed, last])
-      const { at } = session.start
-      const shortening = new Shortening(session, turn)
-      const prompts = new ShorterPrompts(shortening)
-      const responses = await withinTime(settings.turnTimeoutSeconds, signal, (stop) =>
-        stream(runtime, Object.assign(turn, { signal: stop }), staged, prompts),
-      ).finally(() => shortening.report())
-      const turnMessages = prompts.cut([...staged.slice(at), ...responses])
-      const isWaiting = turn.waiting.length > 0
-      const added = isWaiting ? turnMessages : selfContained(turnMessages)
-      const before = session.data.messages.slice(0, session.start.at) as ModelMessage[]
-      checkMessages(added, before, isWaiting)
-      // Without the system prompt: each turn uses the SYSTEM_PROMPT of the current code.
-      const data = { messages: [...before, ...added] }
-      const created_at = new Date().toISOString()
-      const snapshot = { scope: 'agent', schema_version: '1.0', created_at, data }
-      return session.commit(turn, snapshot, () => runtime.committed(turn, added))
-    }),
-  )
+/** Run the agent of a turn; return the snapshot and the messages that it leaves. */
+export async function answerTurn(runtime: Runtime, stage: Stage): Promise<Answered> {
+  const { at, turn } = stage
+  const committed = stage.data.messages as ModelMessage[] // checked by the store
+  const prompt: ModelMessage = { role: 'user', content: turn.prompt }
+  const last = (stage.answers as ModelMessage | undefined) ?? prompt
+  const staged = restored([...committed, last])
+  const shortening = new Shortening(stage)
+  const prompts = new ShorterPrompts(shortening)
+  const responses = await withinTime(runtime.settings.turnTimeoutSeconds, turn.signal, (stop) => {
+    turn.signal = stop
+    return stream(runtime, turn, staged, prompts)
+  }).finally(() => shortening.report())
+  const turnMessages = prompts.cut([...staged.slice(at), ...responses])
+  const isWaiting = turn.waiting.length > 0
+  const added = isWaiting ? turnMessages : selfContained(turnMessages)
+  const before = stage.data.messages.slice(0, stage.at) as ModelMessage[]
+  checkMessages(added, before, isWaiting)
+  // Without the system prompt: each turn uses the SYSTEM_PROMPT of the current code.
+  const data = { messages: [...before, ...added] }
+  const created_at = new Date().toISOString()
+  return { snapshot: { scope: 'agent', schema_version: '1.0', created_at, data }, added }
 }
 
 /** Run the agent, and return the messages of its replies. Throws AgentError. */
@@ -68,7 +52,8 @@ async function stream(
 ): Promise<ModelMessage[]> {
   const stop = turn.signal
   const { producer, maxRetries = 2, ...options } = runtime.prepare(turn) as TurnOptions
-  const { SYSTEM_PROMPT, TOOL_APPROVAL = {} } = runtime.agent
+  const { SYSTEM_PROMPT, TOOL_APPROVAL = {}, FINAL_TOOLS = [] } = runtime.agent
+  const { output } = turn.request
   const calls = new Calls(staged, options.tools, runtime.settings)
   const failures: unknown[] = [] // of a callback: the SDK drops what it throws
   let size = 0
@@ -81,9 +66,9 @@ async function stream(
       if (isTooLong) throw new AgentError('reply_incomplete', '', 'MAX_REPLY_BYTES')
     }
     if (part.type === 'text-delta') {
-      const chunk = part.delta.toWellFormed()
-      turn.reply += chunk
-      if (chunk) await turn.emit(chunk)
+      await turn.say(part.delta.toWellFormed())
+    } else if (part.type === 'source' && part.sourceType === 'url') {
+      await turn.emit(new Source(part.url, part.title))
     } else if (part.type === 'tool-call') {
       await turn.emit({ id: part.toolCallId, name: part.toolName, input: calls.shown(part) })
     } else if (part.type === 'tool-result') {
@@ -91,9 +76,12 @@ async function stream(
       const output = isError ? { error: result } : { output: result }
       await emitOutput(turn, options.tools, calls, { toolCallId, toolName, ...output })
     } else if (part.type === 'finish') {
-      turn.inputTokens += part.usage.inputTokens.total ?? 0
-      turn.cachedTokens += part.usage.inputTokens.cacheRead ?? 0
-      turn.outputTokens += part.usage.outputTokens.total ?? 0
+      const { inputTokens, outputTokens } = part.usage
+      turn.count({
+        inputTokens: inputTokens.total ?? 0,
+        cachedTokens: inputTokens.cacheRead ?? 0,
+        outputTokens: outputTokens.total ?? 0,
+      })
     }
     return part
   }
@@ -101,14 +89,20 @@ async function stream(
     return streaming(model, stop, onPart, prompts, maxRetries, producer)
   }
   try {
-    const { finalStep, responseMessages } = await generateText({
+    const answer = await generateText({
       instructions: SYSTEM_PROMPT,
       toolApproval: TOOL_APPROVAL,
       messages: staged,
       toolCallConcurrency: runtime.settings.maxToolsAtOnce,
-      stopWhen: [isStepCount(runtime.settings.maxSteps), endedBadly],
+      stopWhen: [
+        isStepCount(runtime.settings.maxSteps),
+        endedBadly,
+        ({ steps }) => textOfFinal(FINAL_TOOLS, steps.at(-1)) !== undefined,
+      ],
       abortSignal: stop,
+      ...(output && { output: Output.object({ schema: output }) }),
       ...options,
+      tools: withProgress(options.tools, turn),
       maxRetries: 0, // `streaming` tries again
       model: read(options.model),
       prepareStep: async (step) => {
@@ -127,17 +121,23 @@ async function stream(
       },
     })
     if (failures.length > 0) throw failures[0]
+    const { finalStep, responseMessages } = answer
     // A call of an answer that ended badly is part of no turn.
     const isBad = endedBadly({ steps: [finalStep] })
     if (!isBad) await emitInvalid(turn, options.tools, calls, finalStep)
     const { finishReason, rawFinishReason, text, toolCalls, content } = finalStep
-    for (const part of content) {
-      if (part.type !== 'tool-approval-request' || part.isAutomatic) continue
+    turn.waiting = content.flatMap((part) => {
+      if (part.type !== 'tool-approval-request' || part.isAutomatic) return []
       const { toolCallId: id, toolName: name, input } = part.toolCall
-      turn.waiting.push({ id, name, input })
-    }
+      return [{ id, name, input }]
+    })
     const messages = calls.mend(responseMessages)
     if (turn.waiting.length > 0) return messages
+    const last = textOfFinal(FINAL_TOOLS, finalStep)
+    if (last !== undefined) {
+      await turn.say(last)
+      return [...messages, { role: 'assistant', content: last }]
+    }
     if (rawFinishReason === 'guardrail_intervened') throw new AgentError(rawFinishReason)
     // Without a call the reply ends, whatever the model announced.
     const isOver = !isBad && rawFinishReason !== 'pause_turn'
@@ -145,19 +145,60 @@ async function stream(
       throw new AgentError('reply_incomplete', '', finishReason)
     }
     if (isBlank(text)) throw new AgentError('empty_reply')
+    if (output) turn.output = answer.output
     return messages
   } catch (error) {
     throw modelError(error)
   }
 }
 
+/** Return the text of the result of a tool that ends the turn. */
+function textOfFinal(names: readonly string[], step?: StepResult<ToolSet>): string | undefined {
+  const result = step?.toolResults.find(({ toolName }) => names.includes(toolName))
+  if (!result) return undefined
+  const { output } = result
+  const text = typeof output === 'string' ? output : JSON.stringify(output ?? null)
+  return isBlank(text) ? undefined : text.toWellFormed()
+}
+
+/** Return tools of which those that yield values emit each as progress; the last is the result. */
+function withProgress(tools: Options['tools'], turn: Turn): Options['tools'] {
+  const entries = Object.entries(tools).map(([name, tool]) => {
+    const { execute } = tool
+    if (!execute) return [name, tool]
+    const run: typeof execute = async (...given) => {
+      const returned = execute(...given)
+      if (!isIterable(returned)) return returned
+      let last: unknown
+      for await (const value of returned) {
+        last = value
+        await turn.emit(new Data('progress', value))
+      }
+      return last
+    }
+    return [name, { ...tool, execute: run }]
+  })
+  return Object.fromEntries(entries)
+}
+
+function isIterable(value: unknown): value is AsyncIterable<unknown> {
+  return typeof value === 'object' && value !== null && Symbol.asyncIterator in value
+}
+
 /** Emit what a tool returned, or why it failed, which is logged, too. */
-async function emitOutput(turn: Turn, tools: object, calls: Calls, result: Output): Promise<void> {
+async function emitOutput(
+  turn: Turn,
+  tools: object,
+  calls: Calls,
+  result: ToolOutput,
+): Promise<void> {
   if (turn.signal.aborted) return // a tool may end after its turn
   const { toolCallId: id, toolName, output, error } = result
   if (!('error' in result)) {
-    const text = typeof output === 'string' ? output : JSON.stringify(output ?? null)
-    return turn.emit({ id, text: calls.cut(text), isError: false })
+    const whole = typeof output === 'string' ? output : JSON.stringify(output ?? null)
+    const text = calls.cut(whole)
+    const isValue = typeof output !== 'string' && text === whole
+    return turn.emit({ id, text, isError: false, ...(isValue && { value: output ?? null }) })
   }
   await turn.emit({ id, text: calls.cut(String(error)), isError: true })
   logFailure(tools, toolName, describe(error) + placeOf(error))

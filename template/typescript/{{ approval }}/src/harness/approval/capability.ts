@@ -1,26 +1,35 @@
 // The answers to tool calls that wait, as a capability.
 
 import { Capability, type Options } from '../capability.ts'
-import { AgentError, isBlank, type Turn } from '../contract.ts'
+import { AgentError, isBlank, type Turn, type TurnRequest, type TurnResult } from '../contract.ts'
 import { visible } from '../log.ts'
 import type { Read } from '../modules.ts'
-import type { Result } from '../http/server.ts'
-import type { LastTurn } from '../sessions/sessions.ts'
+import type { Session, Stage, Taken, WaitingTurn } from '../sessions/sessions.ts'
+import type { CoreSettings, SettingsOf } from '../settings.ts'
 import * as adapter from './adapter.ts'
-import { Answers, type Kept, WaitingSession } from './session.ts'
+import type { APPROVAL_SETTINGS } from './settings.ts'
+import { Answers, begin, byCall, findWaiting, wait } from './waiting.ts'
 
 const NO_REASON = 'no reason given'
 const SHORT = 200 // characters of arguments that are in one line with the question
 const FORM = 'Send {"approve": ["id", ...], "deny": [{"id": "...", "reason": "..."}, ...]}.'
 
 /** Lets turns wait for a person, and go on in any process that has the session. */
-export class Approval extends Capability {
-  override sessionClass(): typeof WaitingSession {
-    return WaitingSession
+export class Approval extends Capability<CoreSettings & SettingsOf<typeof APPROVAL_SETTINGS>> {
+  override beginTurn(session: Session, turn: Turn): Promise<Stage | TurnResult | undefined> {
+    return begin(session, turn)
   }
 
-  /** Return the turn that goes on with these answers. Throws `invalid_request`. */
-  override read(body: object, sessionId: string): Turn | undefined {
+  override holdTurn(stage: Stage, taken: Taken): Promise<TurnResult> {
+    return wait(stage, taken, this.settings.waitingSeconds)
+  }
+
+  override findWaiting(session: Session): WaitingTurn | undefined {
+    return findWaiting(session)
+  }
+
+  /** Return the request to go on with these answers. Throws `invalid_request`. */
+  override read(body: object, sessionId: string): TurnRequest | undefined {
     if (!('approve' in body) && !('deny' in body)) return undefined
     const { approve = [], deny = [] } = body as Record<string, unknown>
     const isAlone = !('prompt' in body) && !('replace_turn' in body)
@@ -33,28 +42,29 @@ export class Approval extends Capability {
     if (reasons.size < approve.length + deny.length || reasons.size === 0) {
       throw new AgentError('invalid_request', `${FORM} Name each call once.`)
     }
-    return new Answers({ sessionId, actor: null, key: null, prompt: '', reasons })
+    return new Answers({ sessionId }, reasons)
   }
 
   /** Ask whether each call may run: y approves, anything else is why it may not. */
-  override async ask(last: LastTurn, turn: Turn, read: Read): Promise<Turn | undefined> {
-    const { waiting = [], dropped } = last as Partial<Result & Kept>
-    if (dropped) console.log('The turn that waited was dropped.')
+  override async ask(
+    { sessionId, waiting, marks }: TurnResult,
+    { actor }: TurnRequest,
+    read: Read,
+  ): Promise<TurnRequest | undefined> {
+    if (marks.includes('dropped')) console.log('The turn that waited was dropped.')
     const reasons = new Map<string, string | null>()
-    for (const { id, tool, input } of waiting) {
-      const answer = await read(questionOf(tool, input))
+    for (const { id, name, input } of waiting) {
+      const answer = await read(questionOf(name, input))
       if (answer === null) return undefined // the conversation ends: the turn goes on waiting
       const reason = /^\s*no?\s*$/i.test(answer) || isBlank(answer) ? NO_REASON : answer
       reasons.set(id, /^\s*y(es)?\s*$/i.test(answer) ? null : reason)
     }
-    const { sessionId, actor, emit } = turn
-    const answers = new Answers({ sessionId, actor, key: null, prompt: '', emit, reasons })
-    return reasons.size > 0 ? answers : undefined
+    return reasons.size > 0 ? new Answers({ sessionId, actor }, reasons) : undefined
   }
 
   /** Tell the model why calls were denied. */
-  override prepare(turn: Turn, options: Options): void {
-    if (turn instanceof Answers) adapter.prepare(turn.reasons, options)
+  override prepare({ request }: Turn, options: Options): void {
+    if (request instanceof Answers) adapter.prepare(byCall(request.reasons), options)
   }
 }
 

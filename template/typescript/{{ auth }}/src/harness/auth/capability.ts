@@ -81,6 +81,12 @@ export class Auth extends Capability<AuthSettings> {
     return run()
   }
 
+  /** Count the tokens of models that this agent does not call itself. */
+  override async ended({ actor, charged }: Turn): Promise<void> {
+    const tokens = charged.inputTokens + charged.outputTokens
+    if (actor !== null && tokens > 0) await this.limits.spend(actor, tokens, Date.now() / 1000)
+  }
+
   override async beforeChange({ actor, fork }: Change): Promise<void> {
     if (fork && actor !== null) await this.limits.begin(actor)
   }

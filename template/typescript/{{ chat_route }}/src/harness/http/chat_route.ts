@@ -3,12 +3,13 @@
 import { setImmediate, setTimeout as sleep } from 'node:timers/promises'
 
 import { Capability, type Routes } from '../capability.ts'
-import { AgentError, checkPrompt, type Chunk, KEY } from '../contract.ts'
-import { SESSION_HEADER, SESSION_ID, Turn } from '../contract.ts'
+import { AgentError, type Asked, checkPrompt, type Chunk, Data, KEY } from '../contract.ts'
+import { SESSION_HEADER, SESSION_ID, Source, TurnRequest } from '../contract.ts'
+import type { ToolCall, ToolResult, Turn, TurnResult } from '../contract.ts'
 import { parseJson, readActor, receive } from './requests.ts'
 import type { Handler, Runtime } from '../modules.ts'
-import { Events, relay, type Result, STREAM_HEADERS } from './server.ts'
-import { serialize, type Session } from '../sessions/sessions.ts'
+import { Events, relay, STREAM_HEADERS } from './server.ts'
+import { serialize, type Session, type WaitingTurn } from '../sessions/sessions.ts'
 import { readTurns } from './stored_messages.ts'
 
 const DONE = 'data: [DONE]\n\n'
@@ -19,11 +20,6 @@ type Response = Parameters<Handler>[1]
 type Part = { type: string; [field: string]: unknown }
 type Fields = Record<string, unknown>
 type Answers = { approve: unknown[]; deny: { id: unknown; reason?: unknown }[] }
-type Waiting = { turn: number; prompt_key: string | null; prompt: string; reply: string } & {
-  calls: { id: string; tool: string; input: unknown }[]
-  messages: unknown[]
-}
-
 /** The routes for a page with useChat; the chat's id is the session's. */
 export class ChatRoute extends Capability {
   /** Return why a turn failed, to show it behind the message, or nothing. */
@@ -34,10 +30,9 @@ export class ChatRoute extends Capability {
 
     const post: Handler = async (request, response, runtime) => {
       response.setHeader('Cache-Control', 'no-store')
-      const asked = await runtime.turns.reading(() => readTurn(request, response, runtime))
-      const [turn, last] = asked
-      const events = new UiEvents(turn, last, this.explain)
-      await relay(response, runtime, turn, events)
+      const read = () => readRequest(request, response, runtime)
+      const [asked, last] = await runtime.turns.reading(read)
+      await relay(response, runtime, asked, new UiEvents(last, this.explain))
     }
 
     const get: Handler = async (request, response, runtime) => {
@@ -68,32 +63,38 @@ export class ChatRoute extends Capability {
   }
 }
 
-/** A turn after the turns that a page shows, or in place of one of them. */
-class PageTurn extends Turn {
-  /** Of the user's message. */
-  readonly id!: string
-  /** The id of the message that is sent again. */
-  readonly replaced!: string | null
-  /** The turn above it; null if the page does not say. */
-  readonly after!: number | null
+interface Shown {
+  /** The number of the last turn above the message; null if the page does not say. */
+  readonly after: number | null
   /** The id of the user's message of that turn. */
-  readonly afterId!: string | null
+  readonly afterId: string | null
+  /** The id of the message that is sent again. */
+  readonly replaced: string | null
   /** The last turn that the page knows. */
-  readonly seen!: number | null
+  readonly seen: number | null
+}
 
-  constructor(asked: Asked) {
-    super({ ...asked, key: asked.replaced === null ? asked.id : null })
-    Object.assign(this, asked)
+/** A request for a turn after the turns that a page shows, or in place of one of them. */
+class PageRequest extends TurnRequest {
+  readonly shown: Shown
+
+  constructor(asked: Asked, shown: Shown) {
+    super(asked)
+    this.shown = shown
   }
 
-  /** Return how many turns stay, and set the key: with it `begin` would replay the turn. */
+  /** A message that is sent again is answered again. */
+  override get isRepeatable(): boolean {
+    return this.shown.replaced === null
+  }
+
+  /** Return how many turns stay. */
   override follow(session: Session): number {
-    const { id: key, replaced, after, afterId, seen } = this
-    const waiting = waitingOf(session)
+    const { replaced, after, afterId, seen } = this.shown
+    const { waiting } = session
     const kept = waiting ? waiting.turn - 1 : session.number // of what a page shows
     const shown = kept + (waiting ? 1 : 0)
     if (shown > 0 && seen !== null && seen !== shown) throw conflict()
-    Object.assign(this, { key })
     const first = session.number - session.turns.length + 1
     const found = POSITION.exec(replaced ?? '')
     const numbers = numbersOf(session)
@@ -113,9 +114,6 @@ class PageTurn extends Turn {
   }
 }
 
-type Asked = Pick<PageTurn, 'sessionId' | 'actor' | 'prompt' | 'headers'> &
-  Pick<PageTurn, 'id' | 'replaced' | 'after' | 'afterId' | 'seen'>
-
 function conflict(): AgentError {
   const what = 'The session has other turns by now: reload it. Nothing was changed.'
   return new AgentError('session_conflict', what)
@@ -132,19 +130,18 @@ class UiEvents extends Events {
     'Cache-Control': 'no-cache, no-store',
     'x-vercel-ai-ui-message-stream': 'v1',
   }
-  readonly #turn: Turn
   readonly #explain: ChatRoute['explain']
   readonly #id: string
   readonly #denied: string[]
   /** The ids of the calls that the page shows. */
   readonly #called: Set<string>
   #texts = 0
+  #sources = 0
   #isText = false
   #hasBegun = false
 
-  constructor(turn: Turn, last: Fields, explain: ChatRoute['explain']) {
+  constructor(last: Fields, explain: ChatRoute['explain']) {
     super()
-    this.#turn = turn
     this.#explain = explain
     const { approve, deny } = readAnswers(last)
     this.#id = last.role === 'assistant' ? (last.id as string) : replyId(last.id as string)
@@ -158,28 +155,31 @@ class UiEvents extends Events {
   }
 
   /** Return the parts for a chunk, the first time after the recalled texts and denials. */
-  override chunk(chunk: Chunk): string {
-    const parts = this.#begin()
+  override chunk(chunk: Chunk, turn: Turn): string {
+    const parts = this.#begin(turn)
     if (typeof chunk === 'string') return parts + this.#text(chunk)
-    const [end, toolCallId, dynamic] = [parts + this.#endText(), chunk.id, true]
-    if ('name' in chunk) return end + this.#call(chunk.id, chunk.name, chunk.input)
-    if (this.#denied.includes(chunk.id)) return end
-    const { text, isError } = chunk
-    if (!isError) return end + part('tool-output-available', { toolCallId, output: text, dynamic })
-    return end + part('tool-output-error', { toolCallId, errorText: text, dynamic })
+    const end = parts + this.#endText()
+    if (chunk instanceof Data) return end + part(`data-${chunk.name}`, { data: chunk.value })
+    if (chunk instanceof Source) return end + this.#source(chunk)
+    if ('input' in chunk) return end + this.#call(chunk.id, chunk.name, chunk.input)
+    return this.#denied.includes(chunk.id) ? end : end + resultPart(chunk)
+  }
+
+  #source({ url, title }: Source): string {
+    this.#sources++
+    return part('source-url', { sourceId: `source-${this.#sources}`, url, title })
   }
 
   /** Return the last parts of a turn that is committed, or waits for approvals. */
-  override done({ waiting = [], ...result }: Result, turn: Turn): string {
-    let parts = this.#begin() + this.#endText()
-    for (const { id, tool, input } of waiting) {
-      parts += this.#call(callId(id), tool, input)
+  override done({ waiting, marks, usage, ...result }: TurnResult, turn: Turn): string {
+    let parts = this.#begin(turn) + this.#endText()
+    for (const { id, name, input } of waiting) {
+      parts += this.#call(callId(id), name, input)
       parts += part('tool-approval-request', { approvalId: id, toolCallId: callId(id) })
     }
-    const { number, milliseconds, inputTokens, cachedTokens, outputTokens } = turn
-    const dropped = 'dropped' in result ? { dropped: true } : {}
-    const tokens = { inputTokens, cachedTokens, outputTokens }
-    const metadata = { turn: number, milliseconds, ...tokens, ...dropped }
+    const dropped = marks.includes('dropped') && { dropped: true }
+    const { milliseconds } = turn
+    const metadata = { turn: result.turn, milliseconds, ...usage, ...dropped }
     const finishReason = waiting.length > 0 ? 'tool-calls' : 'stop'
     return parts + part('finish', { finishReason, messageMetadata: metadata }) + DONE
   }
@@ -191,10 +191,9 @@ class UiEvents extends Events {
     return part('error', { errorText }) + DONE
   }
 
-  #begin(): string {
+  #begin({ recalled: data }: Turn): string {
     if (this.#hasBegun) return ''
     this.#hasBegun = true
-    const data = (this.#turn.notes.get('recalled') ?? []) as string[]
     const parts = data.length > 0 ? [part('data-recalled', { data })] : []
     const denied = this.#denied.map((toolCallId) => part('tool-output-denied', { toolCallId }))
     return [...parts, ...denied].join('')
@@ -222,12 +221,12 @@ class UiEvents extends Events {
   }
 }
 
-/** Read the turn that a page asks for, and the last of its messages. */
-async function readTurn(
+/** Read the request of a page, and the last of its messages. */
+async function readRequest(
   request: Request,
   response: Response,
   runtime: Runtime,
-): Promise<[Turn, Fields]> {
+): Promise<[TurnRequest, Fields]> {
   const body = parseJson(await receive(request, runtime.settings.maxBodyBytes))
   if (!isObject(body)) throw new AgentError('invalid_request', 'The body must be an object.')
   const { headers } = request
@@ -236,8 +235,9 @@ async function readTurn(
   const last = fieldsOf(Array.isArray(messages) ? messages.at(-1) : null)
   const { approve, deny } = readAnswers(last)
   if (typeof last.id === 'string' && approve.length + deny.length) {
-    const turn = runtime.read({ approve, deny }, sessionId)
-    if (turn) return [Object.assign(turn, { actor: readActor(request, runtime), headers }), last]
+    const answers = runtime.read({ approve, deny }, sessionId)
+    const caller = { actor: readActor(request, runtime), key: null, headers }
+    if (answers) return [answers.of(caller), last]
   }
   if (last.role !== 'user') {
     throw new AgentError('invalid_request', 'The last message must be one of role user.')
@@ -263,12 +263,12 @@ async function readTurn(
   const all = Array.isArray(body.messages) ? body.messages : []
   const isWhole = all.length > 1 || (all[0] && 'tools' in body)
   const above = isWhole ? lastTurn(all.slice(0, -1)) : { after: null, afterId: null }
-  const asked = { sessionId, actor, prompt, headers, id, replaced, ...above, seen }
-  return [new PageTurn(asked), last]
+  const asked = { sessionId, actor, key: id, prompt, headers }
+  return [new PageRequest(asked, { replaced, ...above, seen }), last]
 }
 
 /** Return the number of the last turn that a page shows, or 0, and the id of its prompt. */
-function lastTurn(messages: unknown[]): Pick<PageTurn, 'after' | 'afterId'> {
+function lastTurn(messages: unknown[]): Pick<Shown, 'after' | 'afterId'> {
   let [after, afterId, promptId]: [number, string | null, string | null] = [0, null, null]
   for (const message of messages) {
     const { role, id, metadata } = fieldsOf(message)
@@ -318,15 +318,9 @@ function isText(value: unknown): value is { text: string } {
   return isObject(value) && value.type === 'text' && typeof value.text === 'string'
 }
 
-/** Return the turn that waits for approvals, if one does. */
-function waitingOf({ waiting }: Session): Waiting | undefined {
-  return waiting as Waiting | undefined
-}
-
 /** Return the numbers of the turns by the ids of their prompts, which are their keys. */
 function numbersOf(session: Session): Map<string, number> {
-  const { last, number, turns } = session
-  const waiting = waitingOf(session)
+  const { last, number, turns, waiting } = session
   const numbers = new Map<string | null, number>()
   if (last) numbers.set(last.key, number) // the last request may have had its own key
   const first = number - turns.length + 1
@@ -338,8 +332,7 @@ function numbersOf(session: Session): Map<string, number> {
 
 /** Return the messages of a session, and those of the turn that waits, if one does. */
 function uiMessages(session: Session): object[] {
-  const { data, number } = session
-  const waiting = waitingOf(session)
+  const { data, number, waiting } = session
   const start = session.turns[0]?.at ?? data.messages.length // behind a summary
   const turns = readTurns(data.messages.slice(start))
   const ids = new Map([...numbersOf(session)].map(([id, turn]) => [turn, id]))
@@ -368,8 +361,8 @@ function summaryNote(turn: number): object {
 }
 
 /** Return what the turn did so far, and the calls that wait; not what runs beside those. */
-function waitingParts({ messages, reply, calls }: Waiting): Part[] {
-  const parts = readTurns(messages).flatMap(([, chunks]) => partsOf(chunks))
+function waitingParts({ messages, reply, calls }: WaitingTurn): Part[] {
+  const parts = readTurns([...messages]).flatMap(([, chunks]) => partsOf(chunks))
   const done = parts.filter(({ state }) => state !== 'input-available')
   // Strands keeps the message that makes the calls apart.
   const rest = reply.slice(done.map(({ text }) => text ?? '').join('').length)
@@ -387,17 +380,18 @@ function callId(approval: unknown): string {
   return String(approval).replace(/\.[^.]*$/, '')
 }
 
-function partsOf(chunks: Chunk[]): Part[] {
-  const [parts, tools] = [[] as Part[], new Map<string, Part>()]
+function partsOf(chunks: (string | ToolCall | ToolResult)[]): Part[] {
+  const parts: Part[] = []
+  const tools = new Map<string, Part>()
   for (const chunk of chunks) {
     const last = parts.at(-1)
-    if (typeof chunk !== 'string' && 'name' in chunk) {
+    if (typeof chunk !== 'string' && 'input' in chunk) {
       const { id: toolCallId, name: toolName, input } = chunk
       const tool = { type: 'dynamic-tool', toolName, toolCallId, input, state: 'input-available' }
       tools.set(toolCallId, tool)
       parts.push(tool)
     } else if (typeof chunk !== 'string') {
-      const done = { state: 'output-available', output: chunk.text }
+      const done = { state: 'output-available', output: valueOf(chunk) }
       const failed = { state: 'output-error', errorText: chunk.text }
       Object.assign(tools.get(chunk.id) ?? {}, chunk.isError ? failed : done)
     } else if (last?.type === 'text') {
@@ -407,6 +401,18 @@ function partsOf(chunks: Chunk[]): Part[] {
     }
   }
   return parts
+}
+
+/** Return the part of a result as it arrives. */
+function resultPart(result: ToolResult): string {
+  const { id: toolCallId, text: errorText, isError } = result
+  const dynamic = true
+  if (isError) return part('tool-output-error', { toolCallId, errorText, dynamic })
+  return part('tool-output-available', { toolCallId, output: valueOf(result), dynamic })
+}
+
+function valueOf(result: ToolResult): unknown {
+  return 'value' in result ? result.value : result.text
 }
 
 function replyId(id: string): string {

@@ -5,7 +5,7 @@ import { createHash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 
 import { type Answer, ask } from '../models/ask.ts'
-import { Capability, findSessionClass, wrapModel } from '../capability.ts'
+import { Capability, wrapModel } from '../capability.ts'
 import { isTooLong } from '../models/context_length.ts'
 import { isBlank, type Turn } from '../contract.ts'
 import { withinTime } from '../deadline.ts'
@@ -14,10 +14,9 @@ import { describe, log } from '../log.ts'
 import { callModel } from '../models/model_call.ts'
 import type { LanguageModel } from '../echo_model.ts'
 import type { Modules } from '../modules.ts'
-import { serialize, type Session } from '../sessions/sessions.ts'
+import { serialize } from '../sessions/sessions.ts'
 import type { CoreSettings, SettingsOf } from '../settings.ts'
 import * as adapter from './adapter.ts'
-import { compacted } from './session.ts'
 import type { COMPACTION_SETTINGS } from './settings.ts'
 import { INSTRUCTIONS, LONGEST, mark, offlineSummary, REPLY } from './summary.ts'
 import { type Said, SIZES, transcript, unmark } from './summary.ts'
@@ -37,7 +36,6 @@ class PausedError extends NoSummaryError {
 /** Summarizes the messages that are cut from a full history; if it fails, they are just cut. */
 export class Compaction extends Capability<Settings> {
   readonly #before: readonly Capability[]
-  readonly #sessionClass: typeof Session
   /** By digest, so that the next try of a turn that fails does not pay again. */
   readonly #summaries = new LRUCache<string, string>({ max: 64 })
   /** When the last summary of a session failed, in milliseconds of `now`. */
@@ -50,7 +48,6 @@ export class Compaction extends Capability<Settings> {
   constructor(settings: Settings, before: readonly Capability[], load: Modules) {
     super(settings, before, load)
     this.#before = before
-    this.#sessionClass = compacted(findSessionClass(before), this.compact.bind(this))
   }
 
   /** The model that summarizes. */
@@ -90,13 +87,13 @@ export class Compaction extends Capability<Settings> {
     return [`Compaction: ${this.modelName} summarizes, within ${seconds} s`]
   }
 
-  /** Return a class that also does what those of the capabilities before this one do. */
-  override sessionClass(): typeof Session {
-    return this.#sessionClass
-  }
-
   /** Return the messages of a summary; if there is none, those of the earlier one. */
-  async compact(turn: Turn, dropped: unknown[], at: number, turns: number): Promise<unknown[]> {
+  override async replaceDropped(
+    turn: Turn,
+    dropped: unknown[],
+    at: number,
+    turns: number,
+  ): Promise<unknown[]> {
     if (dropped.length === at) return dropped // only the earlier summary
     const { sessionId, number, signal } = turn
     const digest = createHash('sha256')

@@ -1,6 +1,6 @@
 // The texts of a summary: what the model is asked, and what stands in the session.
 
-import type { Chunk } from '../contract.ts'
+import type { ToolCall, ToolResult } from '../contract.ts'
 
 export const INSTRUCTIONS = `\
 You write the summary by which an agent remembers the earlier part of a long conversation.
@@ -23,7 +23,7 @@ const MARKED = /^<summary of="[^"]*">\n[^\n]*\n\n(.*)\n<\/summary>$/s
 const PREFIX = 'Offline summary: the user said '
 
 /** Who spoke, `user` or `assistant`, and what: a text, or a tool's call or result. */
-export type Said = [speaker: string, chunk: Chunk]
+export type Said = [speaker: string, chunk: string | ToolCall | ToolResult]
 
 /** Return the message with the summary of the first turns; no text in it can end the mark. */
 export function mark(text: string, turns: number): string {
@@ -49,7 +49,7 @@ export function transcript(earlier: string, said: Said[], size: number): string 
     if (typeof chunk === 'string') {
       const name = speaker === 'user' ? 'User' : 'Assistant'
       lines.push(`${name}: ${quote(chunk, most)}`)
-    } else if ('name' in chunk) {
+    } else if ('input' in chunk) {
       calls.set(chunk.id, lines.length)
       const given = quote(JSON.stringify(chunk.input) ?? '', most)
       lines.push(`Tool ${quote(chunk.name, most)} was called with ${given}`)

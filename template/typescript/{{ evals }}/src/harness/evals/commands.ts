@@ -7,7 +7,7 @@ import { stringify } from 'yaml'
 
 import { type App, type Capability, checkAll } from '../capability.ts'
 import { CommandError, refuseErrors } from '../findings.ts'
-import { surviveLateErrors } from '../log.ts'
+import { logging, surviveLateErrors } from '../log.ts'
 import { checkAgent } from '../modules.ts'
 import { Runtime } from '../runtime.ts'
 import { type Case, readCases } from './cases.ts'
@@ -91,6 +91,7 @@ async function run(
   const stop = new AbortController()
   process.once('SIGINT', () => stop.abort()) // finished runs are kept
   surviveLateErrors()
+  logging.hasTurns = false
   const opened = [...new Set([runtime, real])]
   try {
     for (const one of opened) await one.open()

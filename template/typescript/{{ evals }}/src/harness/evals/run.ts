@@ -9,10 +9,10 @@ import { TimeoutError, withinTime } from '../deadline.ts'
 import { asAgentError } from '../log.ts'
 import type { LanguageModel } from '../echo_model.ts'
 import type { Runtime } from '../runtime.ts'
-import { takeTurn } from '../turn.ts'
 import type { Asked, Case } from './cases.ts'
 import { failuresOf, type Seen, type SeenCall } from './expect.ts'
 import type { EvalSettings } from './settings.ts'
+import { EvalRequest } from './stubs.ts'
 
 const SECONDS = 120 // of a case
 const JUDGE =
@@ -118,29 +118,30 @@ export class Runner {
     for (;;) {
       const calls = new Map<string, SeenCall>()
       const emit = async (chunk: Chunk) => {
-        if (typeof chunk === 'string') return
+        if (typeof chunk === 'string' || !('id' in chunk)) return
         if ('input' in chunk) calls.set(chunk.id, { tool: chunk.name, input: chunk.input })
         else {
           const answer = { answer: chunk.text.slice(0, 2000), failed: chunk.isError }
           Object.assign(calls.get(chunk.id) ?? {}, answer)
         }
       }
-      const turn = new Turn({ sessionId, actor, key: null, prompt: asked.prompt, emit })
-      turn.notes.set('eval', { declared, asked, problems })
+      const { prompt } = asked
+      const request = new EvalRequest({ sessionId, actor, prompt }, { declared, asked, problems })
+      const turn = new Turn(request, emit)
       const began = performance.now()
-      const failure = await takeTurn(runtime, turn, stop).then(() => null, asAgentError)
+      const failure = await runtime.start(turn, { signal: stop }).then(() => null, asAgentError)
       stop.throwIfAborted()
       if (failure?.retryAfter) {
         await sleep(failure.retryAfter * 1000, undefined, { signal: stop }) // nothing was kept
         continue
       }
       return {
-        prompt: asked.prompt,
+        prompt,
         calls: [...calls.values()],
         reply: turn.reply,
-        outcome: turn.waiting.length > 0 ? 'waiting' : (failure?.type ?? turn.outcome),
+        outcome: failure?.type ?? turn.outcome,
         detail: failure?.detail ? ` (${failure.detail})` : '',
-        tokens: turn.inputTokens + turn.outputTokens,
+        tokens: turn.usage.inputTokens + turn.usage.outputTokens,
         seconds: round(performance.now() - began),
       }
     }

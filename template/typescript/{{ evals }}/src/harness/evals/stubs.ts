@@ -1,24 +1,34 @@
 // Gives the turns of cases their tools, and offline their model, as a capability.
 
 import { Capability, type Options } from '../capability.ts'
-import type { Turn } from '../contract.ts'
+import { type Asked as AskedTurn, type Turn, TurnRequest } from '../contract.ts'
 import { namesOf, scripted, withStubs } from './adapter.ts'
 import type { Asked, Declared, Stub } from './cases.ts'
 import { fits } from './expect.ts'
 
-/** A case and its turn, in the notes of a turn that runs it; `problems` become failures. */
-export interface Task {
+/** A case and its turn; `problems` become failures. */
+interface Task {
   readonly declared: Partial<Declared>
   readonly asked: Asked
   readonly problems: string[]
 }
 
-/** Reads the task of a turn from its notes; other turns stay as they are. */
+/** A request for a turn of a case. */
+export class EvalRequest extends TurnRequest {
+  readonly task: Task
+
+  constructor(asked: AskedTurn, task: Task) {
+    super(asked)
+    this.task = task
+  }
+}
+
+/** Prepares the turns of cases; other turns stay as they are. */
 export class Stubs extends Capability {
   override prepare(turn: Turn, options: Options): void {
-    const task = turn.notes.get('eval') as Task | undefined
-    if (!task) return
-    const { declared, asked, problems } = task
+    const { request } = turn
+    if (!(request instanceof EvalRequest)) return
+    const { declared, asked, problems } = request.task
     const stubs = declared.tools ?? {}
     const names = namesOf(options.tools)
     for (const name of Object.keys(stubs).filter((one) => !names.includes(one))) {

@@ -49,7 +49,7 @@ export class McpServers extends Capability<McpSettings> {
   override async ping(): Promise<Finding[]> {
     const { isVerbose } = logging
     logging.isVerbose = true // it prints how many tools each server lists
-    await this.open(this.settings.mcpTimeoutSeconds + 1)
+    await this.#connect(this.settings.mcpTimeoutSeconds + 1)
     logging.isVerbose = isVerbose
     const findings = this.#servers.flatMap(({ declared, problem }) => {
       if (!problem || declared.problem) return [] // `check` has already reported it
@@ -61,7 +61,11 @@ export class McpServers extends Capability<McpSettings> {
   }
 
   /** Connect to all servers and list their tools; one that fails causes only a warning. */
-  override async open(seconds = START_SECONDS): Promise<void> {
+  override open(): Promise<void> {
+    return this.#connect(START_SECONDS)
+  }
+
+  async #connect(seconds: number): Promise<void> {
     if (this.#servers.length === 0) return
     const { TOOLS } = await this.load.agent()
     this.#ownNames = namesOf(TOOLS)

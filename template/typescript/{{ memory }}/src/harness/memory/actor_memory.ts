@@ -31,7 +31,7 @@ export class ActorMemory {
       throw new RangeError('This is no actor id, or one with a /.')
     }
     this.#longTerm = longTerm
-    this.#turn = longTerm.turnOf(actor, SESSION, new Map())
+    this.#turn = longTerm.turnOf(actor, SESSION, { kept: {}, recalled: [] })
   }
 
   /** Return memories as `search` does in a turn. Throws RangeError. */

@@ -17,7 +17,7 @@ import { KINDS } from './kinds.ts'
 import { LocalMemory } from './local.ts'
 import { defaultTemplate, resolve } from './namespaces.ts'
 import { MemoryPolicy, policyOf } from './policy.ts'
-import { current, MemoryTurn } from './recall.ts'
+import { current, MemoryTurn, type Notes } from './recall.ts'
 import { type Extract, type Memories, Recorder } from './record.ts'
 import type { MemorySettings } from './settings.ts'
 
@@ -29,6 +29,7 @@ const SLASH = 'An actor id must not contain /: the namespaces of two actors coul
 export class LongTermMemory extends Capability<MemorySettings> implements Memories {
   readonly declarations: Declarations
   readonly tracedAs = 'memory'
+  readonly turns = new WeakMap<Turn, MemoryTurn>()
   /** Wraps a memory; another capability may replace this function. */
   decorate: (memory: Memory) => Memory = (memory) => memory
   /** Whether `forget` erased the actor after a turn began; only a session store can tell. */
@@ -111,14 +112,14 @@ export class LongTermMemory extends Capability<MemorySettings> implements Memori
     const { actor, sessionId } = turn
     if (this.actorRequired() && !actor) throw new AgentError('actor_required')
     if (this.actorRequired() && actor?.includes('/')) throw new AgentError('invalid_actor', SLASH)
-    const memoryTurn = this.turnOf(actor ?? '', sessionId, turn.notes)
-    turn.notes.set('memory', memoryTurn)
+    const memoryTurn = this.turnOf(actor ?? '', sessionId, turn)
+    this.turns.set(turn, memoryTurn)
     current.enterWith(memoryTurn)
     addMemory(this, memoryTurn, options)
   }
 
   /** Return a MemoryTurn of an actor. */
-  turnOf(actor: string, sessionId: string, notes: Turn['notes']): MemoryTurn {
+  turnOf(actor: string, sessionId: string, notes: Notes): MemoryTurn {
     const { projectId, recallTimeoutSeconds: seconds, recallOverfetch: overfetch } = this.settings
     const { policy } = this
     const options = { writers: this.writers.map(({ id }) => id), seconds, overfetch, policy }
@@ -128,8 +129,13 @@ export class LongTermMemory extends Capability<MemorySettings> implements Memori
   }
 
   override committed(turn: Turn, messages: unknown[]): void {
-    const memoryTurn = turn.notes.get('memory')
-    if (memoryTurn instanceof MemoryTurn) record(this, memoryTurn, messages)
+    const memoryTurn = this.turns.get(turn)
+    if (memoryTurn) record(this, memoryTurn, messages)
+  }
+
+  /** Record the turns that wait for others of the session. */
+  override sessionEnded(sessionId: string): void {
+    this.recorder.flush(sessionId)
   }
 
   /** Record the texts of a committed turn, and what was added in the turn. */

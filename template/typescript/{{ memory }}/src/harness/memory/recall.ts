@@ -8,7 +8,7 @@ import {
   metadataProblem,
   type NamespaceConfig,
 } from '../collections/memory_backend.ts'
-import { isBlank } from '../contract.ts'
+import { isBlank, type Turn } from '../contract.ts'
 import { startTimer } from '../deadline.ts'
 import { log } from '../log.ts'
 import { bounded, describeFailure, type MemoryCollection } from './base.ts'
@@ -43,6 +43,9 @@ interface OwnStore {
   send(text: string, metadata: Metadata): Promise<unknown>
 }
 
+/** What a turn notes of its memories. */
+export type Notes = Pick<Turn, 'kept' | 'recalled'>
+
 /** Long-term memory in one turn: what it recalls, and what it adds when it commits. */
 export class MemoryTurn {
   readonly identity: Who
@@ -63,7 +66,7 @@ export class MemoryTurn {
   readonly #writers: readonly string[]
   readonly #seconds: number
   readonly #overfetch: number
-  readonly #notes: Map<string, unknown>
+  readonly #notes: Notes
 
   /** `collections` are read; `writers` are the names of those that are written to. */
   constructor(
@@ -75,13 +78,13 @@ export class MemoryTurn {
       overfetch: number
       policy?: MemoryPolicy
     },
-    notes: Map<string, unknown>,
+    notes: Notes,
   ) {
     this.identity = identity
     this.#notes = notes
-    const { added = [] } = (notes.get('kept') ?? {}) as { added?: Utterance[] }
+    const { added = [] } = notes.kept as { added?: Utterance[] }
     this.added = added
-    notes.set('kept', { added }) // for a turn that waits
+    notes.kept.added = added // for a turn that waits
     this.collections = collections
     this.policy = options.policy ?? new MemoryPolicy()
     this.#writers = options.writers
@@ -92,7 +95,7 @@ export class MemoryTurn {
   /** Note what a model call is shown. */
   show(shown: Shown): Shown {
     for (const { text } of shown.hits) this.#recalled.add(text)
-    this.#notes.set('recalled', [...this.#recalled])
+    this.#notes.recalled = [...this.#recalled]
     return (this.shown = shown)
   }
 

@@ -18,11 +18,11 @@ export function shortenRequests(agent: Agent, shortening: Shortening): void {
   })
   agent.addHook(AfterModelCallEvent, async (event) => {
     if (!event.error || hasContent) return
-    const { session } = shortening
-    const before = session.start.at
+    const { stage } = shortening
+    const before = stage.at
     const results = resultsIn(agent.messages.slice(before))
     if (!(await shortening.shorten(event.error, results))) return
-    replaceHistory(agent, before, session.data.messages.slice(0, session.start.at), session.turns)
+    replaceHistory(agent, before, stage.data.messages.slice(0, stage.at), stage.turns)
     event.retry = true
   })
 }

@@ -22,6 +22,8 @@ export class Metrics {
   readonly #tokens = this.#histogram('gen_ai.client.token.usage', '{token}', TOKENS)
   readonly #turns = this.#histogram('agent.turn.duration', 's', SECONDS)
   readonly #waits = this.#histogram('agent.turn.wait', 's', SECONDS)
+  /** When each waiting turn began. */
+  readonly #waiting = new WeakMap<Turn, number>()
   readonly #open = this.#meter.createUpDownCounter('agent.turns', { unit: '{turn}' })
 
   /** Count a call of the model, by the attributes of its span. */
@@ -39,12 +41,12 @@ export class Metrics {
   /** Count a turn: while it waits or runs, and with its outcome when it ends. */
   async ofTurn<T>(turn: Turn, run: () => Promise<T>): Promise<T> {
     const began = performance.now()
-    turn.notes.set('traced since', began)
+    this.#waiting.set(turn, began)
     this.#open.add(1, { 'agent.turn.state': 'waiting' })
     try {
       return await run()
     } finally {
-      const state = turn.notes.has('traced since') ? 'waiting' : 'running'
+      const state = this.#waiting.has(turn) ? 'waiting' : 'running'
       this.#open.add(-1, { 'agent.turn.state': state })
       const seconds = (performance.now() - began) / 1000
       this.#turns.record(seconds, { 'turn.outcome': turn.outcome })
@@ -53,9 +55,9 @@ export class Metrics {
 
   /** Count how long a turn waited for the turns of its session before it. */
   begin(turn: Turn): void {
-    const began = Number(turn.notes.get('traced since'))
-    turn.notes.delete('traced since')
-    this.#waits.record((performance.now() - began) / 1000)
+    const began = this.#waiting.get(turn)
+    this.#waiting.delete(turn)
+    if (began !== undefined) this.#waits.record((performance.now() - began) / 1000)
     this.#open.add(-1, { 'agent.turn.state': 'waiting' })
     this.#open.add(1, { 'agent.turn.state': 'running' })
   }

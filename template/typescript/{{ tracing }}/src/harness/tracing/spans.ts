@@ -45,7 +45,7 @@ export function turnSpan<T>(turn: Turn, run: () => Promise<T>): Promise<T> {
       if (digest) span.setAttribute('enduser.pseudo.id', digest)
       if (turn.number) span.setAttribute('turn.number', turn.number) // known after a read
       span.setAttribute('turn.outcome', turn.outcome)
-      span.setAttribute('turn.tokens_cached', turn.cachedTokens)
+      span.setAttribute('turn.tokens_cached', turn.usage.cachedTokens)
     })
   })
 }

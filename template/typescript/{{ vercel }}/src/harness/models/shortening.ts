@@ -32,10 +32,10 @@ export class ShorterPrompts {
 
   /** Return a prompt with the history that is left. */
   apply(prompt: Prompt): Prompt {
-    const { isNeeded, session } = this.#shortening
+    const { isNeeded, stage } = this.#shortening
     if (!isNeeded) return prompt
-    const { data, start, turns } = session
-    const front = data.messages.slice(0, turns[0]?.at ?? start.at) as Sent[]
+    const { at, data, turns } = stage
+    const front = data.messages.slice(0, turns[0]?.at ?? at) as Sent[]
     const users = prompt.flatMap(({ role }, index) => (role === 'user' ? [index] : []))
     const first = users[0] ?? 0
     const kept = users.at(-1 - turns.length) ?? first

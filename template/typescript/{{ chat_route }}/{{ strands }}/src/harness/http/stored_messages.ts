@@ -2,8 +2,10 @@
 
 import { Message, type MessageData } from '@strands-agents/sdk'
 
-import type { Chunk } from '../contract.ts'
+import type { ToolCall, ToolResult } from '../contract.ts'
 import { toolsOf } from '../turn.ts'
+
+type Chunk = string | ToolCall | ToolResult
 
 /** Return the prompt of each turn, and what it emitted. */
 export function readTurns(messages: unknown[]): [string, Chunk[]][] {

@@ -2,10 +2,12 @@
 
 import type { ModelMessage } from 'ai'
 
-import type { Chunk } from '../contract.ts'
+import type { ToolCall, ToolResult } from '../contract.ts'
 import { textOf } from '../echo_model.ts'
 
 type Content = Exclude<ModelMessage['content'], string>
+
+type Chunk = string | ToolCall | ToolResult
 
 /** Return the prompt of each turn, and what it emitted. */
 export function readTurns(messages: unknown[]): [string, Chunk[]][] {
@@ -29,5 +31,6 @@ function chunksOf(part: Content[number]): Chunk[] {
   if (part.type !== 'tool-result') return []
   const { toolCallId: id, output } = part
   const isError = /^(error|execution-denied)/.test(output.type)
-  return [{ id, text: textOf(output), isError }]
+  const json = output.type === 'json' && { value: output.value }
+  return [{ id, text: textOf(output), isError, ...json }]
 }

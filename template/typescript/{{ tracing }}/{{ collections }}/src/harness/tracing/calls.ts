@@ -14,6 +14,7 @@ type Turns = WeakMap<Date, SpanContext>
 /** Long-term memory, by what is measured of it. */
 interface Recording {
   readonly recorder: { readonly waiting: ReadonlyMap<string, number> }
+  readonly turns: WeakMap<Turn, { readonly began: Date }>
 }
 
 const CALLS: Record<string, string[]> = {
@@ -50,9 +51,11 @@ export class TracedCalls extends Capability {
   }
 
   override committed(turn: Turn): void {
-    const { began } = Object(turn.notes.get('memory'))
     const span = trace.getActiveSpan()
-    if (began && span) this.#turns.set(began, span.spanContext())
+    for (const { turns } of this.#memories) {
+      const memoryTurn = turns.get(turn)
+      if (memoryTurn && span) this.#turns.set(memoryTurn.began, span.spanContext())
+    }
   }
 }
 

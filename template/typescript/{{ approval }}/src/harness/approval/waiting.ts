@@ -1,0 +1,214 @@
+// Turns that wait for a person: beside what is committed, in the same record.
+
+import { randomUUID } from 'node:crypto'
+
+import { LRUCache } from 'lru-cache'
+import { z } from 'zod'
+
+import { AgentError, type Asked, type ToolCall, TurnRequest } from '../contract.ts'
+import type { Turn, TurnResult } from '../contract.ts'
+import { type LastTurn, serialize, type Session } from '../sessions/sessions.ts'
+import type { Stage, Taken } from '../sessions/sessions.ts'
+import * as adapter from './adapter.ts'
+
+export type Reasons = ReadonlyMap<string, string | null>
+
+/** A request to go on: null for each call that is approved, or why it is denied. */
+export class Answers extends TurnRequest {
+  readonly reasons: Reasons
+
+  constructor(asked: Omit<Asked, 'prompt'>, reasons: Reasons) {
+    super({ ...asked, prompt: '' })
+    this.reasons = reasons
+  }
+
+  override get hasPrompt(): boolean {
+    return false
+  }
+}
+
+/** A turn that waits. */
+const WAITING = z.object({
+  turn: z.int(),
+  key: z.string().nullable(), // of the last request
+  prompt_key: z.string().nullable(), // of the first one
+  prompt: z.string(),
+  reply: z.string(), // so far
+  // An id is that of the call, with a mark: models number calls, and an answer is to one wait.
+  calls: z.array(z.object({ id: z.string(), tool: z.string(), input: z.unknown() })),
+  until: z.int(), // in unix seconds
+  messages: z.array(z.unknown()), // of the turn
+  kept: z.record(z.string(), z.unknown()).optional().catch({}), // by capabilities
+  other: z.looseObject({}), // what else the framework keeps
+})
+export type Waiting = z.infer<typeof WAITING>
+
+/** The `app_data` of a snapshot, with the turn that waits. */
+type Kept = LastTurn & { pending?: Waiting | undefined; claim?: string | undefined }
+
+/**
+ * Turns of which it is unknown whether this process has claimed them, by session and claim; at
+ * most 64 MiB of them.
+ */
+const CLAIMS = new LRUCache<string, Waiting>({
+  maxSize: 64 * 1024 * 1024,
+  sizeCalculation: (waiting) => JSON.stringify(waiting).length,
+})
+
+/** Return the turn of a session that waits, and has not expired. */
+export function findWaiting({ id, last }: Session): Waiting | undefined {
+  const { pending, claim } = Object(last) as Partial<Kept>
+  const stored = WAITING.safeParse(pending).data
+  const waiting = stored ?? CLAIMS.get(`${id} ${claim}`)
+  return waiting && Date.now() / 1000 < waiting.until ? waiting : undefined
+}
+
+/**
+ * Begin a turn of a session in which one waits, or answers.
+ *
+ * Throws AgentError `not_waiting` unless exactly the calls that wait are answered.
+ */
+export async function begin(session: Session, turn: Turn): Promise<Stage | TurnResult | undefined> {
+  const waiting = findWaiting(session)
+  const { request, key } = turn
+  const ids = waiting?.calls.map(({ id }) => id) ?? []
+  const isAnswer = request instanceof Answers
+  if (waiting && isAnswer && isEqual(new Set(ids), new Set(request.reasons.keys()))) {
+    return goOn(session, turn, waiting, request.reasons)
+  }
+  if (!waiting && !isAnswer) return undefined
+  const repeated = session.findRepeated(turn)
+  if (repeated) return repeated
+  const isRepeat = waiting && [waiting.key, waiting.prompt_key].includes(key)
+  if (isRepeat && request.isRepeatable) {
+    turn.number = waiting.turn
+    turn.reply = waiting.reply
+    turn.waiting = callsOf(waiting)
+    return turn.result('replayed', session.stored?.isRolledBack ? ['rolled_back'] : [])
+  }
+  if (isAnswer) {
+    const what = `These tool calls wait, and all must be answered: ${ids.join(', ')}.`
+    throw new AgentError('not_waiting', waiting ? what : '')
+  }
+  const stage = await session.stage(turn, request.follow(session))
+  stage.marks.add('dropped')
+  return stage
+}
+
+async function goOn(
+  session: Session,
+  turn: Turn,
+  waiting: Waiting,
+  asked: Reasons,
+): Promise<Stage> {
+  const isReplacing = waiting.turn <= session.number
+  turn.prompt = waiting.prompt
+  turn.key ??= waiting.key
+  const end = isReplacing ? session.find(waiting.turn) : session.turns.length
+  const stage = await session.stage(turn, end)
+  stage.key = waiting.prompt_key
+  if ([...asked.values()].includes(null)) {
+    // No stream begins while the claim is saved: the store can still refuse it.
+    turn.hasBegun = false
+    await claim(stage, waiting)
+    turn.hasBegun = true
+  }
+  turn.reply = waiting.reply
+  turn.kept = waiting.kept ?? {}
+  stage.answers = adapter.answers(waiting, byCall(asked))
+  stage.data = { ...waiting.other, messages: [...stage.data.messages, ...waiting.messages] }
+  return stage
+}
+
+/** Return reasons by the ids that the model gave to calls, without the marks of the wait. */
+export function byCall(reasons: Reasons): Reasons {
+  const named = new Map<string, string | null>()
+  for (const [id, reason] of reasons) named.set(id.slice(0, id.lastIndexOf('.')), reason)
+  return named
+}
+
+/**
+ * Take the turn out of the record before a tool runs, so that it runs only once.
+ *
+ * Throws AgentError: `not_waiting` if the session has ended, `session_conflict` if it changed,
+ * and what the store throws.
+ */
+async function claim(stage: Stage, waiting: Waiting): Promise<void> {
+  const { session } = stage
+  const { id, stored, sessions } = session
+  const { pending, claim: earlier } = session.last as Kept
+  if (!pending) {
+    CLAIMS.delete(`${id} ${earlier}`) // this process has claimed it
+    return
+  }
+  const [taken, last] = committedOf(session)
+  // Else the same claim by another process looks like one of this process.
+  const own = randomUUID()
+  const name = `${id} ${own}`
+  CLAIMS.set(name, waiting)
+  let claimed
+  try {
+    await session.save(taken, { ...last, claim: own } as LastTurn, stored)
+    claimed = await sessions.store.load(id)
+  } catch (error) {
+    // If the store has failed, the claim may be saved, now or later.
+    const isUnknown = error instanceof AgentError && error.type === 'store_unavailable'
+    if (!isUnknown) CLAIMS.delete(name)
+    throw error
+  }
+  CLAIMS.delete(name)
+  if (!claimed?.snapshot) throw new AgentError('not_waiting')
+  const found = JSON.parse(claimed.snapshot).app_data.claim
+  if (found !== own) throw new AgentError('session_conflict')
+  stage.stored = claimed
+}
+
+/** Return what is committed, without the turn that waits and its claim. */
+function committedOf({ snapshot }: Session): [Taken, Kept] {
+  const { app_data: last, ...taken } = snapshot!
+  return [taken, { ...last, pending: undefined, claim: undefined }]
+}
+
+/** Keep a turn whose tool calls wait beside what is committed, for so many seconds. */
+export async function wait(stage: Stage, taken: Taken, seconds: number): Promise<TurnResult> {
+  const { session, turn } = stage
+  const { number, key, prompt, reply, kept } = turn
+  if (new Set(turn.waiting.map(({ id }) => id)).size < turn.waiting.length) {
+    // One answer would be to both of them.
+    throw new AgentError('model_failed', '', 'two tool calls that wait have the same id')
+  }
+  const { messages, ...other } = taken.data
+  const mark = randomUUID().slice(0, 8)
+  const calls = turn.waiting.map(({ id, name: tool, input }) => {
+    return { id: `${id}.${mark}`, tool, input }
+  })
+  const waiting: Waiting = {
+    turn: number,
+    key,
+    prompt_key: stage.key,
+    prompt,
+    reply,
+    calls,
+    until: Math.floor(Date.now() / 1000) + seconds,
+    messages: messages.slice(stage.at),
+    kept,
+    other,
+  }
+  const none = { actor: session.actor, turn: 0, key: null, reply: '', turns: [] }
+  const empty: [Taken, Kept] = [{ ...taken, data: { messages: [] } }, none]
+  const [before, last] = session.last ? committedOf(session) : empty
+  const record: Kept = { ...last, pending: waiting }
+  session.checkSize(serialize({ ...before, app_data: record })) // it costs no older turn
+  await session.save(before, record, stage.stored)
+  turn.waiting = callsOf(waiting)
+  return turn.result('waiting', [...stage.marks])
+}
+
+/** Return the calls that wait, by the ids that an answer names. */
+function callsOf({ calls }: Waiting): ToolCall[] {
+  return calls.map(({ id, tool: name, input }) => ({ id, name, input }))
+}
+
+function isEqual(some: Set<string>, others: Set<string>): boolean {
+  return some.size === others.size && [...some].every((id) => others.has(id))
+}

@@ -1,0 +1,88 @@
+// The owner's stores: searched in time, and given only committed turns, once each.
+
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+
+import type { MemoryStore, MessageData } from '@strands-agents/sdk'
+
+import { GuardedStore } from '../../src/harness/memory/adapter.ts'
+import { Recorder } from '../../src/harness/memory/record.ts'
+import { OfflineModel } from '../../src/harness/echo_model.ts'
+import { captureLog, until } from './client.ts'
+import { Clock } from './clock.ts'
+
+const MESSAGES: MessageData[] = [{ role: 'user', content: [{ text: 'Hello!' }] }]
+
+test('a store of the owner is searched in time', async (context) => {
+  const log = captureLog(context)
+  const clock = new Clock(context)
+  let searches = 0
+  const search = () => {
+    searches++
+    return new Promise<never>(() => {})
+  }
+  const store = new GuardedStore({ name: 'slow', writable: false, search }, 1)
+  const found = store.search('tea')
+  await until(() => searches === 1)
+  clock.advance(2)
+  assert.deepEqual(await found, [])
+  assert.match(log.join('\n'), /nothing recalled from store slow: no answer within 1 s/)
+})
+
+/** Keeps messages in a list while it is not down. */
+class OwnStore implements MemoryStore {
+  readonly name = 'own'
+  readonly writable = true
+  readonly received: unknown[] = []
+  isDown = false
+  attempts = 0
+
+  async search() {
+    return []
+  }
+
+  async add(text: string): Promise<void> {
+    this.received.push(text)
+  }
+
+  async addMessages(messages: MessageData[]): Promise<void> {
+    this.attempts++
+    if (this.isDown) throw new TypeError('down')
+    this.received.push(messages)
+  }
+}
+
+test('a store of the owner gets a turn again until it succeeds', async () => {
+  const own = new OwnStore()
+  const store = new GuardedStore(own, 1)
+  const recorder = new Recorder([])
+  own.isDown = true
+  const identity = { actor: 'ada', sessionId: 'first', projectId: null }
+  recorder.put('store own', identity, store.recording(MESSAGES, new OfflineModel()), 1)
+  await until(() => own.attempts === 1)
+  own.isDown = false
+  await recorder.close(20)
+  assert.deepEqual(own.received, [MESSAGES])
+})
+
+test('a store of the owner that is late does not get a turn twice', async () => {
+  const own = new OwnStore()
+  const record = new GuardedStore(own, 1).recording(MESSAGES, new OfflineModel())
+  await Promise.all([record(), record()])
+  assert.deepEqual(own.received, [MESSAGES])
+})
+
+test('the SDK does not write to a store of the owner, as it would in failed turns, too', () => {
+  assert.equal(new GuardedStore(new OwnStore(), 1).writable, false)
+})
+
+test('a text for a store of the owner is kept until the turn commits', async () => {
+  const own = new OwnStore()
+  const remembered: unknown[] = []
+  const store = new GuardedStore(own, 1, (text, { stores }) => remembered.push([text, stores]))
+  await store.add('tea')
+  assert.deepEqual(own.received, [])
+  assert.deepEqual(remembered, [['tea', ['own']]])
+  await store.send('tea', {})
+  assert.deepEqual(own.received, ['tea'])
+})

@@ -1,0 +1,415 @@
+// The session store: turns outlive the process, are never merged, and are never lost silently.
+
+import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
+import { after, describe, test } from 'node:test'
+
+import { v7 as uuid7 } from 'uuid'
+
+import { SETTINGS as KIND } from '../../src/harness/enabled.ts'
+import { Collection } from '../../src/harness/collections/models.ts'
+import { Secrets } from '../../src/harness/collections/secrets.ts'
+import type { Stored } from '../../src/harness/sessions/session_store.ts'
+import { Sessions } from '../../src/harness/sessions/sessions.ts'
+import { createSettings } from '../../src/harness/settings.ts'
+import {
+  Conflict,
+  type DurableStore,
+  StoreUnavailable,
+  Unsupported,
+} from '../../src/harness/store/base.ts'
+import { CachedStore } from '../../src/harness/store/cached.ts'
+import { checkStore } from '../../src/harness/store/capability.ts'
+import { DeclaredStore } from '../../src/harness/store/declared.ts'
+import { ownerOf } from '../../src/harness/store/snapshot.ts'
+import { Client } from './client.ts'
+import { type Answer, reply } from './script.ts'
+import { backend, broken, startServer } from './store_server.ts'
+
+const LIMITS = { maxSnapshotBytes: 8000, checkpoints: 3, storeTimeoutSeconds: 30 }
+const SETTINGS = createSettings(LIMITS, KIND)
+const AGENT = `test-${randomUUID()}`
+
+const { missing, stop } = await startServer()
+const skip = missing || false
+const openStores: DurableStore[] = []
+
+after(async () => {
+  for (const store of openStores) await store.close()
+  await stop()
+})
+
+/** Return the id of a session that no other test has. */
+function newId(): string {
+  return randomUUID().slice(0, 8)
+}
+
+/** Return a snapshot of a session with one turn. */
+function snapshotOf(replied: string, actor: string | null = null): string {
+  return JSON.stringify({
+    scope: 'agent',
+    schema_version: '1.0',
+    created_at: '2026-05-01T10:00:00Z',
+    data: { messages: [], state: {} },
+    app_data: { actor, turn: 1, key: null, reply: replied },
+  })
+}
+
+/** Open the store, as another process would. */
+function openStore(declared: object = backend, agentId = AGENT): DurableStore {
+  const collection = Collection.parse({
+    spec_version: '1.2',
+    collection_id: 'sessions',
+    version: '1.0.0',
+    status: 'active',
+    meta: { name: 'Sessions', description: 'Stores sessions.', owner: 'tests' },
+    scope: { lifetime: 'session' },
+    backend: declared,
+    writeback: { enabled: true },
+  })
+  const store = new DeclaredStore(collection, agentId, SETTINGS, new Secrets(SETTINGS))
+  openStores.push(store)
+  return store
+}
+
+/** Start a process of the agent; it shares its sessions with all others. */
+function startProcess(
+  script: readonly Answer[] = [],
+  store = openStore(),
+  settings = SETTINGS,
+  isWritable = true,
+): Client {
+  const client = new Client(script)
+  const cached = new CachedStore(settings, store, isWritable)
+  Object.assign(client.runtime, { sessions: new Sessions(settings, cached) })
+  return client
+}
+
+/** Expect that a turn is committed with this number. */
+async function isCommitted(client: Client, session: string, turn: number): Promise<void> {
+  const answer = await client.say('Hello.', { session })
+  assert.equal(answer.error, undefined)
+  assert.equal(answer.turn, turn)
+}
+
+/** Expect that a turn is not committed, for this error. */
+async function isRefused(client: Client, session: string, error: string): Promise<void> {
+  const answer = await client.say('Hello.', { session })
+  assert.equal(answer.error, error)
+}
+
+/** Call something once, in front of the next save. */
+function beforeNextSave(store: DurableStore, work: () => Promise<void>): void {
+  const save = store.save.bind(store)
+  store.save = async (...values) => {
+    store.save = save
+    await work()
+    return save(...values)
+  }
+}
+
+describe('a store', { skip }, () => {
+  test('returns the snapshot that was saved last', async () => {
+    const store = openStore()
+    const id = newId()
+    assert.equal(await store.load(id), null)
+    const revision = await store.save(id, snapshotOf('Grüße 😀'), null)
+    const stored = await store.load(id)
+    assert.equal(stored?.revision, revision)
+    assert.deepEqual(JSON.parse(stored.snapshot), JSON.parse(snapshotOf('Grüße 😀')))
+  })
+
+  test('returns the known snapshot itself while it is unchanged', async () => {
+    const store = openStore()
+    const id = newId()
+    const first = await store.save(id, snapshotOf('one'), null)
+    const known = await store.load(id)
+    assert.equal(await store.load(id, known), known)
+    await store.save(id, snapshotOf('two'), first)
+    assert.notEqual(await store.load(id, known), known)
+  })
+
+  test('refuses a save that replaces another revision', async () => {
+    const store = openStore()
+    const id = newId()
+    const first = await store.save(id, snapshotOf('one'), null)
+    const second = await store.save(id, snapshotOf('two'), first)
+    assert.notEqual(second, first)
+    await assert.rejects(store.save(id, snapshotOf('three'), first), Conflict)
+    await assert.rejects(store.save(id, snapshotOf('three'), null), Conflict)
+  })
+
+  test('accepts one of many saves that replace the same revision', async () => {
+    const id = newId()
+    let revision: string | null = null
+    for (let round = 0; round < 3; round++) {
+      const saves = ['a', 'b', 'c', 'd', 'e', 'f'].map((writer) => {
+        return openStore().save(id, snapshotOf(`${round} ${writer}`), revision)
+      })
+      const results = await Promise.allSettled(saves)
+      const accepted = results.filter((result) => result.status === 'fulfilled')
+      assert.equal(accepted.length, 1)
+      revision = accepted[0]!.value
+    }
+  })
+
+  test('keeps the last checkpoints', async () => {
+    const store = openStore()
+    const id = newId()
+    const checkpoints = [uuid7(), uuid7(), uuid7(), uuid7()]
+    let revision: string | null = null
+    for (const checkpoint of checkpoints) {
+      revision = await store.save(id, snapshotOf('one'), revision, checkpoint)
+    }
+    const kept = await store.checkpoints(id)
+    assert.deepEqual(kept.slice(-3), checkpoints.slice(1))
+    const second = await store.loadCheckpoint(id, checkpoints[1]!)
+    assert.deepEqual(JSON.parse(second ?? ''), JSON.parse(snapshotOf('one')))
+    assert.equal(await store.loadCheckpoint(id, uuid7()), null)
+  })
+
+  test('quarantines a snapshot, which is then out of the way', async () => {
+    const store = openStore()
+    const id = newId()
+    const revision = await store.save(id, snapshotOf('one'), null)
+    const name = await store.quarantine(id, revision)
+    assert.equal(await store.load(id), null)
+    assert.deepEqual(await store.quarantined(id), [name])
+    await assert.rejects(store.save(id, snapshotOf('two'), revision), Conflict)
+    await store.save(id, snapshotOf('two'), null)
+  })
+
+  test('has nothing of a session that was ended', async () => {
+    const store = openStore()
+    const id = newId()
+    const revision = await store.save(id, snapshotOf('one'), null, uuid7())
+    await store.quarantine(id, revision)
+    await store.save(id, snapshotOf('two'), null)
+    await store.end(id)
+    assert.equal(await store.load(id), null)
+    assert.deepEqual(await store.checkpoints(id), [])
+    assert.deepEqual(await store.quarantined(id), [])
+  })
+
+  test('lists its sessions, if it can', async () => {
+    const store = openStore(backend, `${AGENT}-list`)
+    await store.save('first', snapshotOf('one'), null)
+    await store.save('second', snapshotOf('one'), null)
+    const ids = await store.sessions().catch((error) => error)
+    if (!(ids instanceof Unsupported)) assert.deepEqual(ids, ['first', 'second'])
+  })
+
+  test('knows the actor of a session', async () => {
+    const store = openStore(backend, `${AGENT}-owner`)
+    await store.save('session', snapshotOf('one', 'ada'), null)
+    assert.equal(await ownerOf(store, 'session'), 'ada')
+    assert.equal(await ownerOf(store, 'unknown'), null)
+  })
+
+  test('names no secret when it fails', async () => {
+    const failing = openStore(broken).save('session', snapshotOf('one'), null)
+    const error = await failing.catch((why) => why)
+    assert.ok(error instanceof StoreUnavailable)
+    assert.equal(error.indeterminate, false)
+    assert.doesNotMatch(error.message, /hunter2/)
+  })
+})
+
+describe('the check of a store', { skip }, () => {
+  const declared = { collection_id: 'sessions' } as Collection
+
+  test('leaves no session behind', async () => {
+    const store = openStore(backend, `${AGENT}-check`)
+    const findings = await checkStore(store, declared, true)
+    const errors = findings.filter(({ severity }) => severity === 'error')
+    assert.deepEqual(errors, [])
+    const left = await store.sessions().catch(() => [])
+    assert.deepEqual(left, [])
+  })
+
+  test('finds a store that drops a field', async () => {
+    const store = openStore(backend, `${AGENT}-fields`)
+    const load = store.load.bind(store)
+    store.load = async (...values) => {
+      const stored = await load(...values)
+      return stored && { ...stored, snapshot: stored.snapshot.replace('"turn"', '"t"') }
+    }
+    const findings = await checkStore(store, declared, true)
+    const errors = findings.filter(({ severity }) => severity === 'error')
+    assert.equal(errors.length, 1)
+    const message = 'A session that was saved comes back changed or without: app_data.turn.'
+    assert.equal(errors[0]?.message, message)
+  })
+})
+
+describe('a session', { skip }, () => {
+  test('continues in another process', async () => {
+    const id = newId()
+    const one = startProcess()
+    const two = startProcess()
+    await isCommitted(one, id, 1)
+    await isCommitted(two, id, 2)
+    await isCommitted(one, id, 3)
+    await isCommitted(one, id, 4)
+  })
+
+  test('continues after a restart, with all of its turns', async () => {
+    const id = newId()
+    const before = startProcess([reply('a'), reply('b')])
+    await before.say('1', { session: id })
+    await before.say('2', { session: id })
+    const restarted = startProcess()
+    const next = await restarted.say('3', { session: id })
+    assert.equal(next.turn, 3)
+    assert.deepEqual(restarted.model.conversations, [['1', 'a', '2', 'b', '3']])
+  })
+
+  test('that another process ended begins again', async () => {
+    const id = newId()
+    const one = startProcess()
+    const two = startProcess()
+    await isCommitted(one, id, 1)
+    const { ended } = await two.end({ session: id })
+    assert.equal(ended, true)
+    await isCommitted(one, id, 1)
+    await isCommitted(two, id, 2)
+  })
+
+  test('that is unreadable is quarantined, and the next turn begins anew', async () => {
+    const id = newId()
+    const store = openStore()
+    const client = startProcess()
+    await isCommitted(client, id, 1)
+    const stored = (await store.load(id)) as Stored
+    const damaged = stored.snapshot.replace('"turn":1', '"turn":-1')
+    await store.save(id, damaged, stored.revision)
+    await isRefused(client, id, 'session_corrupt')
+    const quarantined = await store.quarantined(id)
+    assert.equal(quarantined.length, 1)
+    await isCommitted(startProcess(), id, 1)
+    await isCommitted(client, id, 2)
+  })
+
+  test('of another program is refused, and left in place', async () => {
+    const id = newId()
+    const store = openStore()
+    const client = startProcess()
+    await isCommitted(client, id, 1)
+    const stored = (await store.load(id)) as Stored
+    const newer = JSON.stringify({ ...JSON.parse(stored.snapshot), schema_version: '2.0' })
+    const revision = await store.save(id, newer, stored.revision)
+    await isRefused(client, id, 'session_foreign')
+    await isRefused(client, id, 'session_foreign')
+    const left = await store.load(id)
+    assert.equal(left?.revision, revision)
+  })
+
+  test('that is unreadable is read again first', async () => {
+    const id = newId()
+    await isCommitted(startProcess(), id, 1)
+    const store = openStore()
+    const load = store.load.bind(store)
+    store.load = async (...values) => {
+      store.load = load
+      const stored = (await load(...values)) as Stored
+      return { ...stored, snapshot: '{' }
+    }
+    await isCommitted(startProcess([], store), id, 2)
+  })
+
+  test('that has become too large for the settings loses its oldest turns', async () => {
+    const id = newId()
+    const before = startProcess([reply('a'.repeat(3000))])
+    await before.say('one', { session: id })
+    await before.say('two', { session: id })
+    const settings = createSettings({ ...LIMITS, maxSnapshotBytes: 2500 }, KIND)
+    const client = startProcess([], openStore(), settings)
+    const third = await client.say('three', { session: id })
+    assert.equal(third.turn, 3)
+    assert.deepEqual(client.model.conversations, [['two', 'ok', 'three']])
+  })
+
+  test('is unchanged by a turn that is too large for the store', async () => {
+    const id = newId()
+    const client = startProcess([reply('a'), reply('x'.repeat(9000))])
+    await isCommitted(client, id, 1)
+    await isRefused(client, id, 'session_too_large')
+    await isCommitted(client, id, 2)
+  })
+
+  test('is changed by no turn where the store is read-only', async () => {
+    const id = newId()
+    await isCommitted(startProcess(), id, 1)
+    const reader = startProcess([], openStore(), SETTINGS, false)
+    await isCommitted(reader, id, 2)
+    await isCommitted(reader, id, 3)
+    await reader.end({ session: id })
+    await isCommitted(reader, id, 1)
+    await isCommitted(startProcess(), id, 2)
+  })
+})
+
+describe('a save', { skip }, () => {
+  test('is refused if another process has continued the session', async () => {
+    const id = newId()
+    const store = openStore()
+    const slow = startProcess([], store)
+    const fast = startProcess()
+    await isCommitted(slow, id, 1)
+    beforeNextSave(store, () => isCommitted(fast, id, 2))
+    await isRefused(slow, id, 'session_conflict')
+    await isCommitted(slow, id, 3)
+  })
+
+  test('is refused if another process has ended the session', async () => {
+    const id = newId()
+    const store = openStore()
+    const slow = startProcess([], store)
+    const fast = startProcess()
+    await isCommitted(slow, id, 1)
+    beforeNextSave(store, async () => {
+      await fast.end({ session: id })
+    })
+    await isRefused(slow, id, 'session_conflict')
+    await isCommitted(slow, id, 1)
+  })
+
+  test('counts if only the answer of the store is lost', async () => {
+    const id = newId()
+    const store = openStore()
+    const save = store.save.bind(store)
+    store.save = async (...values) => {
+      await save(...values)
+      throw new StoreUnavailable('no answer')
+    }
+    await isCommitted(startProcess([], store), id, 1)
+    await isCommitted(startProcess(), id, 2)
+  })
+
+  test('that does not reach the store is an error', async () => {
+    const id = newId()
+    const store = openStore()
+    store.save = async () => {
+      throw new StoreUnavailable('no answer')
+    }
+    await isRefused(startProcess([], store), id, 'store_unavailable')
+    await isCommitted(startProcess(), id, 1)
+  })
+
+  test('is finished although its client leaves', async () => {
+    const id = newId()
+    const store = openStore()
+    const client = startProcess([], store)
+    const leave = new AbortController()
+    const left = Promise.withResolvers<void>()
+    beforeNextSave(store, async () => {
+      leave.abort()
+      await left.promise
+    })
+    const turn = client.say('Hello.', { session: id, signal: leave.signal })
+    await assert.rejects(turn, { name: 'AbortError' })
+    left.resolve()
+    await client.runtime.turns.drain(1)
+    await isCommitted(startProcess(), id, 2)
+  })
+})

@@ -1,0 +1,234 @@
+// An answer of a model is repaired before it runs, is shown or is stored.
+
+import assert from 'node:assert/strict'
+import { describe, test } from 'node:test'
+
+import { jsonSchema, type ModelMessage, tool } from 'ai'
+
+import { Capability, type Options } from '../../src/harness/capability.ts'
+import type { Turn } from '../../src/harness/contract.ts'
+import { checkMessages, ownPrompt, restored } from '../../src/harness/messages.ts'
+import { Client } from './client.ts'
+import { type Answer, reasoning, toolCall } from './script.ts'
+
+type Messages = { content: any[] }[]
+
+const ADA = '{"customer":"ada"}'
+
+/** Has a tool that accepts any arguments. */
+class Orders extends Capability {
+  /** The arguments of each run. */
+  readonly runs: unknown[] = []
+
+  override prepare(_turn: Turn, options: Options): void {
+    const execute = (input: unknown) => this.runs.push(input)
+    options.tools = { delete_orders: tool({ inputSchema: jsonSchema({}), execute }) }
+  }
+}
+
+function makeClient(script: readonly Answer[], limits = {}): { client: Client; orders: Orders } {
+  let orders!: Orders
+  const client = new Client(script, limits, (settings, load) => {
+    orders = new Orders(settings, [], load)
+    return [orders]
+  })
+  return { client, orders }
+}
+
+/** Return the calls that a session holds, and their results. */
+async function callsOf(client: Client, session: string): Promise<[any[], any[]]> {
+  const [, answer, results] = await client.messages<{ content: any[] }>(session)
+  return [answer?.content ?? [], results?.content ?? []]
+}
+
+describe('a tool does not run for', () => {
+  async function isRefused(input: string): Promise<void> {
+    const { client, orders } = makeClient([toolCall('delete_orders', input, 'a')])
+    const chunks = await client.takeTurn('Delete them.', 'ada')
+    assert.deepEqual(orders.runs, [])
+    const [[call], [result]] = await callsOf(client, 'ada')
+    assert.deepEqual(call.input, {})
+    assert.equal(call.providerOptions.producer.received, input)
+    const { type, value } = result.output
+    assert.equal(type, 'error-text')
+    assert.match(value, /^The arguments of this call are not one JSON object/)
+    assert.ok(value.endsWith(`Received: ${input}`))
+    const shown = { id: 'a', name: 'delete_orders', input }
+    assert.deepEqual(chunks, [shown, { id: 'a', text: value, isError: true }, 'ok'])
+  }
+
+  test('truncated arguments', () => isRefused('{"customer":"ada"'))
+  test('a Python literal', () => isRefused("{'customer': None}"))
+  test('a list', () => isRefused(`[${ADA}]`))
+  test('arguments that are encoded twice', () => isRefused(JSON.stringify(ADA)))
+  test('arguments that are followed by text', () => isRefused(`${ADA} ok`))
+  test('the arguments of two calls', () => isRefused(ADA + ADA))
+  test('a raw line feed', () => isRefused('{"customer":"a\nda"}'))
+  test('a number that JSON lacks', () => isRefused('{"customer":NaN}'))
+})
+
+test('a refused call over the limit keeps what was received', async () => {
+  const step = [toolCall('delete_orders', ADA, 'a'), toolCall('delete_orders', '{"customer":', 'b')]
+  const { client, orders } = makeClient([step], { maxToolCalls: 1 })
+  await client.say('Delete them.', { session: 'ada' })
+  assert.equal(orders.runs.length, 1)
+  const [[, call], results] = await callsOf(client, 'ada')
+  assert.deepEqual(call.input, {})
+  assert.equal(call.providerOptions.producer.received, '{"customer":')
+  const result = results.find(({ toolCallId }) => toolCallId === 'b')
+  assert.match(result.output.value, /^Too many calls in one step/)
+})
+
+test('prepareStep of yours gets repaired messages, and its own are repaired', async () => {
+  /** Adds a blank text to the last answer, and a message of the user after the results. */
+  class Preparing extends Orders {
+    received: Messages = []
+
+    override prepare(turn: Turn, options: Options): void {
+      super.prepare(turn, options)
+      const prepareStep = ({ messages }: { messages: ModelMessage[] }) => {
+        this.received = messages as Messages
+        const [prompt, answer, results] = messages as any[]
+        if (!answer) return {}
+        const blank = { type: 'text', text: ' ' }
+        const faulty = { ...answer, content: [blank, ...answer.content] }
+        const added = { role: 'user', content: [{ type: 'text', text: 'Be brief.' }] }
+        return { messages: [prompt, faulty, results, added] }
+      }
+      Object.assign(options, { prepareStep })
+    }
+  }
+  let preparing!: Preparing
+  const client = new Client([toolCall('delete_orders', '{"customer":')], {}, (settings, load) => {
+    preparing = new Preparing(settings, [], load)
+    return [preparing]
+  })
+  await client.say('Delete them.', { session: 'ada' })
+  const [, answer, results] = preparing.received
+  assert.deepEqual(answer!.content[0].input, {})
+  assert.match(results!.content[0].output.value, /^The arguments of this call are not one JSON/)
+  const [, , sentAnswer, , sentLast] = client.model.requests.at(-1) as unknown as Messages
+  assert.equal(sentAnswer!.content.length, 1)
+  assert.deepEqual(sentAnswer!.content[0].input, {})
+  assert.equal(sentLast!.content[0].text, 'Be brief.')
+})
+
+test('each call has a valid id of its own', async () => {
+  const ids = ['a', 'a', 'a.b:0', 'x'.repeat(41)]
+  const { client, orders } = makeClient([ids.map((id) => toolCall('delete_orders', ADA, id))])
+  await client.say('Delete them.', { session: 'ada' })
+  assert.equal(orders.runs.length, 4)
+  const [calls, results] = await callsOf(client, 'ada')
+  const [first, ...others] = calls.map(({ toolCallId }) => toolCallId)
+  assert.equal(first, 'a')
+  for (const id of others) assert.match(id, /^[0-9a-f]{9}$/)
+  const all = new Set([first, ...others])
+  assert.equal(all.size, 4)
+  assert.deepEqual(new Set(results.map(({ toolCallId }) => toolCallId)), all)
+})
+
+test('a name that no tool can have runs nothing, and is stored in a valid form', async () => {
+  const { client, orders } = makeClient([toolCall('delete orders', ADA)])
+  await client.say('Delete them.', { session: 'ada' })
+  assert.deepEqual(orders.runs, [])
+  const [[call], [result]] = await callsOf(client, 'ada')
+  assert.equal(call.toolName, 'delete_orders')
+  assert.match(result.output.value, /unavailable tool/)
+})
+
+test('half a character in an argument is replaced before the tool runs', async () => {
+  const { client, orders } = makeClient([toolCall('delete_orders', '{"customer":"a\\ud83d"}', 'a')])
+  const [shown] = await client.takeTurn('Delete them.', 'ada')
+  const input = { customer: 'a\ufffd' }
+  assert.deepEqual(shown, { id: 'a', name: 'delete_orders', input })
+  assert.deepEqual(orders.runs, [input])
+  const [[call]] = await callsOf(client, 'ada')
+  assert.deepEqual(call.input, input)
+})
+
+test('reasoning stays with its calls, and goes back to its own model only', async () => {
+  const { client } = makeClient([[reasoning('Hm.'), toolCall('delete_orders', ADA)]])
+  await client.say('Delete them.', { session: 'ada' })
+  const [[thought, call]] = await callsOf(client, 'ada')
+  const signed = { vendor: { signature: 'signed' } }
+  const producer = { model: 'scripted' }
+  assert.deepEqual(thought.providerOptions, { ...signed, producer })
+  assert.deepEqual(call.providerOptions, { producer })
+  const [, answer] = await client.messages<Parameters<typeof ownPrompt>[0][number]>('ada')
+  const [own] = ownPrompt([answer!], 'scripted') as Messages
+  const unmarked = { ...call, providerOptions: {} }
+  assert.deepEqual(own!.content, [{ ...thought, providerOptions: signed }, unmarked])
+  const [other] = ownPrompt([answer!], 'other') as Messages
+  assert.deepEqual(other!.content, [unmarked])
+})
+
+test('a stored session of an older release is repaired for each provider', () => {
+  const call = { type: 'tool-call', toolCallId: 'a:0', toolName: 'x y', input: [] }
+  const output = { type: 'text', value: '1' }
+  const result = { type: 'tool-result', toolCallId: 'a:0', toolName: 'x y', output }
+  const turn = [
+    { role: 'assistant', content: [call, call] },
+    { role: 'tool', content: [result, result] },
+  ] as ModelMessage[]
+  const [first, results, second] = restored([...turn, ...turn]) as Messages
+  const idsOf = (message?: { content: any[] }) => message!.content.map((part) => part.toolCallId)
+  assert.equal(new Set([...idsOf(first), ...idsOf(second)]).size, 4)
+  assert.deepEqual(idsOf(results), idsOf(first))
+  assert.deepEqual(first!.content[0].input, {})
+  assert.equal(first!.content[0].toolName, 'x_y')
+})
+
+describe('the check before a commit', () => {
+  const user = { role: 'user', content: 'Go.' }
+  const answer = { role: 'assistant', content: [{ type: 'text', text: 'Done.' }] }
+  const callPart = { type: 'tool-call', toolCallId: 'a', toolName: 'x', input: {} }
+  const call = { role: 'assistant', content: [callPart] }
+  const resultPart = { type: 'tool-result', toolCallId: 'a', toolName: 'x', output: {} }
+  const result = { role: 'tool', content: [resultPart] }
+
+  function check(turn: object[], before: object[] = [], isWaiting = false): void {
+    checkMessages(turn as ModelMessage[], before as ModelMessage[], isWaiting)
+  }
+
+  function isRefused(detail: string, ...turn: object[]): void {
+    assert.throws(() => check(turn), { type: 'model_failed', detail })
+  }
+
+  test('accepts a turn with a call and its result', () => {
+    check([user, call, result, answer])
+  })
+
+  test('accepts a call that waits for an approval', () => {
+    check([user, call], [], true)
+  })
+
+  test('rejects a turn with two replies in a row', () => {
+    isRefused('the roles do not alternate', user, answer, answer)
+  })
+  test('rejects a turn with a call without a result', () => {
+    isRefused('a call has no result', user, call, answer)
+  })
+  test('rejects a turn with a result without a call', () => {
+    const results = { role: 'tool', content: [resultPart, resultPart] }
+    isRefused('a result has no call', user, call, results, answer)
+  })
+  test('rejects a turn with two calls of one id', () => {
+    isRefused('two calls have one id', user, call, result, call, result, answer)
+  })
+  test('rejects a turn with a call of the id of an earlier turn', () => {
+    assert.throws(() => check([user, call, result, answer], [call]), { type: 'model_failed' })
+  })
+  test('rejects a turn with an empty message', () => {
+    isRefused('a message is empty', user, { role: 'assistant', content: [] })
+  })
+  test('rejects a turn with a blank text', () => {
+    const blank = { role: 'assistant', content: [{ type: 'text', text: ' ' }] }
+    isRefused('a text is blank', user, blank)
+  })
+  test('rejects a turn without a reply', () => {
+    isRefused('the last message is not of the assistant', user, call, result)
+  })
+  test('rejects a turn with half a character', () => {
+    isRefused('a text is not well formed', { role: 'user', content: '\ud83d' }, answer)
+  })
+})
