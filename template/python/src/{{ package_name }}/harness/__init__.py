@@ -19,8 +19,9 @@ from .contract import (
     current_turn,
 )
 from .findings import Finding, diagnostic
-from .modules import Handler, Modules
+from .modules import Handler, Modules, Route
 from .runtime import Runtime
+from .sessions.sessions import SessionInfo, SessionTurn
 from .settings import (
     CoreSettings,
     boolean,
@@ -40,7 +41,10 @@ __all__ = [
     "Finding",
     "Handler",
     "Modules",
+    "Route",
     "Runtime",
+    "SessionInfo",
+    "SessionTurn",
     "Source",
     "ToolCall",
     "ToolResult",

@@ -10,13 +10,13 @@ from .contract import Change, Json, Turn, TurnRequest, TurnResult
 from .deadline import time_limit
 from .findings import Finding, diagnostic
 from .log import describe
-from .modules import Handler, LoadModules, Modules
+from .modules import Handler, LoadModules, Modules, Route
 from .sessions.session_store import SessionStore
 from .sessions.sessions import SessionHooks
 from .settings import CoreSettings
 
 # By method and path, such as "GET /files/{name}".
-Routes = dict[str, Handler]
+Routes = dict[str, Handler | Route]
 
 
 class Capability(SessionHooks):
@@ -94,7 +94,10 @@ class Capability(SessionHooks):
         """Ask a person in the terminal what a turn waits for; return the turn that goes on."""
 
     def routes(self) -> Routes:
-        """Return routes; Host, Origin and API_TOKEN are checked before they are called."""
+        """Return routes; Host, Origin and API_TOKEN are checked before they are called.
+
+        A `Route` also has the actor of the request checked.
+        """
         return {}
 
     def public_routes(self) -> Routes:

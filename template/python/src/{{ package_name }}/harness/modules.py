@@ -1,7 +1,7 @@
 """The modules of the owner, as the harness uses them."""
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Protocol
 
 from starlette.responses import Response
@@ -11,6 +11,21 @@ from .settings import CoreSettings
 
 # Called with a Starlette request and the Runtime.
 Handler = Callable[..., Awaitable[Response]]
+
+
+@dataclass(frozen=True)
+class Route:
+    """A route of an owner or a capability; a handler alone means `Route(handler)`.
+
+    `public` routes need no API_TOKEN and have no actor. `types` are the content types that a page
+    may send. The maximum size of a body is `max_bytes`, or MAX_BODY_BYTES if that is None.
+    """
+
+    handler: Handler
+    _: KW_ONLY
+    public: bool = False
+    types: Sequence[str] = ("application/json",)
+    max_bytes: int | None = None
 
 
 class AgentModule(Protocol):
@@ -49,7 +64,7 @@ class Modules:
 
     agent: AgentModule
     model: ModelModule
-    routes: Mapping[str, Handler]
+    routes: Mapping[str, Handler | Route]
     memory: object = None
 
 

@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
 from secrets import compare_digest
@@ -10,6 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 from starlette.requests import Request
+from starlette.types import Message
 
 from .. import contract
 from ..contract import AgentError, Change, TurnRequest
@@ -26,9 +28,16 @@ def read_header(request: Request, *names: str) -> str | None:
     return next((", ".join(values) for values in sent if values), None)
 
 
-def check_access(request: Request, runtime: Runtime, *, needs_token: bool = True) -> None:
-    """Raise AgentError unless Host, Origin and token allow a request."""
+def check_access(
+    request: Request,
+    runtime: Runtime,
+    *,
+    needs_token: bool = True,
+    types: Sequence[str] = ("application/json",),
+) -> None:
+    """Raise AgentError unless Host, Origin, Content-Type and token allow a request."""
     _refuse_foreign(request, runtime, is_public=not needs_token)
+    _refuse_type(request, types)
     if needs_token:
         _authorize(request, runtime)
 
@@ -55,11 +64,16 @@ def _refuse_foreign(request: Request, runtime: Runtime, *, is_public: bool) -> N
     for origin in origins:
         if not _is_allowed(origin, settings.allowed_origins):
             raise _forbidden("ALLOWED_ORIGINS", "Origin", origin)
-    types = get("content-type")
-    is_json = all(value.split(";")[0].strip().lower() == "application/json" for value in types)
-    is_typed = types or request.method != "POST"  # untyped POSTs get no preflight
-    if get("origin") and not (is_json and is_typed):
-        raise AgentError("invalid_request", "With an Origin, send Content-Type: application/json.")
+
+
+def _refuse_type(request: Request, types: Sequence[str]) -> None:
+    """Raise AgentError if a page sends a Content-Type that the route does not list."""
+    get = request.headers.getlist
+    sent = [value.split(";")[0].strip().lower() for value in get("content-type")]
+    is_typed = sent or request.method != "POST"  # untyped POSTs get no preflight
+    if get("origin") and not (is_typed and {*sent} <= {*types}):
+        what = f"With an Origin, send Content-Type: {' or '.join(types)}."
+        raise AgentError("invalid_request", what)
 
 
 def _forbidden(setting: str, header: str, value: str) -> AgentError:
@@ -135,15 +149,31 @@ def read_actor(request: Request, runtime: Runtime) -> str | None:
 
 async def receive(request: Request, max_bytes: int) -> bytes:
     """Return the body; raise `payload_too_large` if it exceeds `max_bytes`."""
-    body, size = b"", 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        body += chunk if size <= max_bytes else b""
-        if size > 16 * max_bytes + 2**24:
-            break  # most clients read after they have sent all
-    if size > max_bytes:
-        raise AgentError("payload_too_large", f"The body is larger than {max_bytes} bytes.")
+    body = b""
+    async for chunk in bounded(request, max_bytes).stream():
+        body += chunk
     return body
+
+
+def bounded(request: Request, max_bytes: int) -> Request:
+    """Return the request with a body that raises `payload_too_large` beyond `max_bytes`."""
+    size = 0
+
+    async def receive() -> Message:
+        nonlocal size
+        message = await request.receive()
+        size += len(message.get("body", b""))
+        if size <= max_bytes:
+            return message
+        # Most clients read after they have sent all.
+        while message.get("more_body") and size <= 16 * max_bytes + 2**24:
+            message = await request.receive()
+            size += len(message.get("body", b""))
+        if message["type"] == "http.disconnect":
+            return message
+        raise AgentError("payload_too_large", f"The body is larger than {max_bytes} bytes.")
+
+    return Request(request.scope, receive)
 
 
 def parse_json(body: bytes) -> Any:

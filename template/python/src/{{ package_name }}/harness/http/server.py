@@ -4,7 +4,8 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, cast
 
@@ -18,7 +19,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import Route as HTTPRoute
 from starlette.types import ASGIApp
 
 from .. import contract
@@ -34,10 +35,10 @@ from ..contract import (
     TurnResult,
 )
 from ..log import as_agent_error
-from ..modules import Handler
+from ..modules import Handler, Route
 from ..runtime import Runtime
 from ..sessions.sessions import serialize
-from .requests import check_access, read_call, split_list, wants_events
+from .requests import bounded, check_access, read_actor, read_call, split_list, wants_events
 
 log = logging.getLogger(__name__)
 KEEP_ALIVE = ": keep-alive\n\n"  # a comment of the stream: proxies end silent requests
@@ -78,22 +79,23 @@ class Events:
 
 def create_app(runtime: Runtime) -> ASGIApp:
     """Return the app with the paths of the contract, the owner's and those of capabilities."""
-    routes = [Route("/invocations", partial(_invoke, runtime), methods=["POST"])]
+    routes = [HTTPRoute("/invocations", partial(_invoke, runtime), methods=["POST"])]
 
-    def add(handlers: Mapping[str, Handler], *, needs_token: bool = True) -> None:
-        for name, handler in handlers.items():
+    def add(added: Mapping[str, Handler | Route]) -> None:
+        for name, route in added.items():
             if not re.fullmatch("[A-Z]+ /[^ ]*", name):
                 what = f"{name!r} is not a valid route: write it like 'GET /version'."
                 raise click.ClickException(what)
             method, path = name.split(" ")
-            respond = partial(_respond, handler, runtime, needs_token)
-            routes.append(Route(path, respond, methods=[method]))
+            respond = _responder(route, runtime)
+            routes.append(HTTPRoute(path, respond, methods=[method]))
 
-    add({"GET /ping": _ping}, needs_token=False)
-    add(runtime.modules.routes)
+    add({"GET /ping": Route(_ping, public=True)})
+    add({name: _as_route(route) for name, route in runtime.modules.routes.items()})
     for capability in runtime.capabilities:
         add(capability.routes())
-        add(capability.public_routes(), needs_token=False)
+        public = capability.public_routes()
+        add({name: replace(_as_route(route), public=True) for name, route in public.items()})
     failures: dict[Any, Any] = {AgentError: _fail, HTTPException: _fail, Exception: _fail}
     middleware = [Middleware(capability.wrap) for capability in runtime.overriding("wrap")]
     if middleware:
@@ -108,12 +110,30 @@ def create_app(runtime: Runtime) -> ASGIApp:
     return app
 
 
-async def _respond(
-    handler: Handler, runtime: Runtime, needs_token: bool, request: Request
-) -> Response:
-    """Check Host, Origin and API_TOKEN, then call a handler."""
-    check_access(request, runtime, needs_token=needs_token)
-    return await handler(request, runtime)
+def _as_route(route: Handler | Route) -> Route:
+    return route if isinstance(route, Route) else Route(route)
+
+
+def _responder(
+    given: Handler | Route, runtime: Runtime
+) -> Callable[[Request], Awaitable[Response]]:
+    """Return what checks a request, then calls the handler of a route.
+
+    A handler of a capability that is no Route reads the actor itself.
+    """
+    route = _as_route(given)
+    max_bytes = route.max_bytes
+    if max_bytes is None:
+        max_bytes = runtime.settings.max_body_bytes
+
+    async def respond(request: Request) -> Response:
+        check_access(request, runtime, needs_token=not route.public, types=route.types)
+        request.state.actor = None
+        if route is given and not route.public:
+            request.state.actor = read_actor(request, runtime)
+        return await route.handler(bounded(request, max_bytes), runtime)
+
+    return respond
 
 
 async def _ping(_: Request, runtime: Runtime) -> Response:

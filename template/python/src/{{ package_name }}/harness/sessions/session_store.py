@@ -1,7 +1,7 @@
 """Where committed snapshots live: the protocol of a session store, and the one in memory."""
 
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -43,6 +43,9 @@ class SessionStore(Protocol):
 
     async def end(self, session_id: str) -> None:
         """Delete the session, known or not."""
+
+    def snapshots(self) -> AsyncIterator[tuple[str, bytes]]:
+        """Yield the ids and snapshots of all sessions that can be read; this uses none of them."""
 
 
 class SnapshotCache(TTLCache[str, Stored]):
@@ -86,6 +89,10 @@ class InProcess:
 
     async def end(self, session_id: str) -> None:
         self._entries.pop(session_id, None)
+
+    async def snapshots(self) -> AsyncIterator[tuple[str, bytes]]:
+        for session_id, stored in [*self._entries.items()]:
+            yield session_id, stored.snapshot
 
     def dump(self) -> dict[str, str]:
         """Return the snapshots by session, the least recently used first."""

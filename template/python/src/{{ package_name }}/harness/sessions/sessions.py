@@ -5,9 +5,9 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any, NotRequired, Protocol, TypedDict, cast
 from uuid import uuid4
 
@@ -58,6 +58,24 @@ class LastTurn(Marks):
     reply: str
     turns: list[TurnStart]  # those whose messages the session holds
     fork: NotRequired[Fork]
+
+
+@dataclass(frozen=True)
+class SessionInfo:
+    """A session of an actor: its id, the number of its last turn, and the time of that save."""
+
+    session_id: str
+    turns: int
+    saved_at: str
+
+
+@dataclass(frozen=True)
+class SessionTurn:
+    """A turn that a session holds."""
+
+    number: int
+    prompt: str
+    reply: str
 
 
 BINARY = {"bytes", "data", "image"}  # where messages hold the bytes of files, which are no text
@@ -464,6 +482,35 @@ class Sessions:
                 return Session(self, session_id, actor, load.result())
         async with self.open(session_id, actor) as session:
             return session
+
+    async def list(self, actor: str | None) -> Sequence[SessionInfo]:
+        """Return the sessions of an actor, forks included, the last saved first.
+
+        This reads all sessions of the store. Raises AgentError `store_unavailable`.
+        """
+        found = []
+        async for session_id, snapshot in self.store.snapshots():
+            value = json.loads(snapshot)
+            if value["app_data"]["actor"] == actor:
+                last, saved_at = value["app_data"], value["created_at"]
+                found.append(SessionInfo(session_id, last["turn"], saved_at))
+        return sorted(found, key=lambda session: session.saved_at, reverse=True)
+
+    async def turns(self, session_id: str, actor: str | None) -> Sequence[SessionTurn]:
+        """Return the turns that a session holds, in order. Raises like `open`."""
+        session = await self.read(session_id, actor)
+        messages = session.data["messages"]
+        first = session.number - len(session.turns) + 1
+        bounds = [*(start["at"] for start in session.turns), len(messages)]
+        return [
+            SessionTurn(first + index, text_of(messages[at]), _reply_of(messages[at:end]))
+            for index, (at, end) in enumerate(pairwise(bounds))
+        ]
+
+    async def end(self, session_id: str, actor: str | None) -> None:
+        """Delete a session. Raises like `open`."""
+        async with self.open(session_id, actor) as session:
+            await session.end()
 
     async def _load(self, session_id: str) -> Loaded:
         stored = await self.store.load(session_id)

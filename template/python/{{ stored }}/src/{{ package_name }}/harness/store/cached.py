@@ -3,14 +3,14 @@
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, cast
 
 from cachetools import LRUCache
 
 from ..contract import AgentError
 from ..sessions.session_store import InProcess, SnapshotCache, Stored
-from .base import Conflict, DurableStore, StoreUnavailable, id_after, is_older
+from .base import Conflict, DurableStore, StoreUnavailable, Unsupported, id_after, is_older
 from .settings import StoreSettings
 from .snapshot import foreign_format, is_same, read_snapshot
 
@@ -103,6 +103,29 @@ class CachedStore:
             else:
                 await _uncancelled(self._store.end(session_id))
         except StoreUnavailable as error:
+            raise AgentError("store_unavailable", detail=str(error)) from None
+
+    async def snapshots(self) -> AsyncIterator[tuple[str, bytes]]:
+        """Yield the ids and snapshots of the sessions; leave out those that cannot be read.
+
+        Raises AgentError `store_unavailable`, also for a store that cannot list its sessions.
+        """
+        own = dict([item async for item in self._local.snapshots()]) if self._local else {}
+        for session_id in await self._ids():
+            if session_id in own or re.fullmatch(FORGOTTEN, session_id):
+                continue
+            stored = await self._load(session_id)
+            snapshot = read_snapshot(stored.snapshot, self.max_bytes) if stored else None
+            if snapshot:
+                yield session_id, snapshot
+        for session_id, snapshot in own.items():
+            if snapshot:  # without a snapshot: ended in this process
+                yield session_id, snapshot
+
+    async def _ids(self) -> list[str]:
+        try:
+            return await self._store.sessions()
+        except (StoreUnavailable, Unsupported) as error:
             raise AgentError("store_unavailable", detail=str(error)) from None
 
     async def _save(
