@@ -2,22 +2,21 @@
 
 from tests.mutation.fault import Fault
 
-SESSION = "src/my_agent/harness/compaction/session.py"
 CAPABILITY = "src/my_agent/harness/compaction/capability.py"
 SUMMARY = "src/my_agent/harness/compaction/summary.py"
 
 FAULTS = [
     Fault(
         "turns begin where they did before the summary",
-        SESSION,
-        'start["at"] + len(summary)',
-        'start["at"]',
+        "src/my_agent/harness/sessions/sessions.py",
+        "_moved(self.turns, 0, len(front))",
+        "_moved(self.turns, 0, 0)",
     ),
     Fault(
         "a summary is of one turn more than it says",
-        SESSION,
-        "turn.number - 1 - len(self.turns)",
-        "turn.number - 2 - len(self.turns)",
+        "src/my_agent/harness/sessions/sessions.py",
+        "last = self.number - len(self.turns)",
+        "last = self.number - 1 - len(self.turns)",
     ),
     Fault(
         "an earlier summary is summarized as what a user said",
@@ -36,8 +35,8 @@ FAULTS = [
     ),
     Fault(
         "a summary of other messages is taken",
-        CAPABILITY,
-        "serialize([turn.session_id, turns, dropped])",
+        "src/my_agent/harness/compaction/capability.py",
+        "serialize([turn.session_id, last, dropped])",
         "serialize([turn.session_id])",
     ),
     Fault("an unfinished summary is taken", CAPABILITY, "if not answer.is_whole:", "if False:"),

@@ -15,7 +15,6 @@ OWNER = 'self.last["actor"] != actor'
 GUARD = "    check_access(request, runtime, needs_token=needs_token)\n"
 DRAINING = '        if self.is_draining:\n            raise AgentError("draining")\n'
 BODY = "    call = _read_body(parse_json(raw), session_id, runtime)\n"
-DROP = "self.find_cut(lambda at: at >= least and before[at] >= least_chars)\n"
 
 FAULTS = [
     # Sessions.
@@ -31,7 +30,12 @@ FAULTS = [
         LOCK,
         LOCK.replace("asyncio.Lock()", 'self._locks.setdefault("", asyncio.Lock())'),
     ),
-    Fault("a replay emits nothing", CONTRACT, '"replayed", [reply]', '"replayed", []'),
+    Fault(
+        "a replay emits nothing",
+        "src/my_agent/harness/contract.py",
+        "self.texts = [reply]",
+        "self.texts = []",
+    ),
     Fault(
         "one turn less may wait",
         SESSIONS,
@@ -61,7 +65,12 @@ FAULTS = [
         "            pass\n",
     ),
     Fault("no actor counts as anyone", SESSIONS, OWNER, f"actor and {OWNER}"),
-    Fault("the actor is not stored", SESSIONS, "actor=self._actor, turn", "actor=None, turn"),
+    Fault(
+        "the actor is not stored",
+        "src/my_agent/harness/sessions/sessions.py",
+        "LastTurn(actor=actor, turn",
+        "LastTurn(actor=None, turn",
+    ),
     Fault(
         "a turn without a key is replayed to the next one without",
         SESSIONS,
@@ -82,35 +91,40 @@ FAULTS = [
     ),
     Fault(
         "turns are not counted",
-        SESSIONS,
-        "turn.number = self.number + 1 -",
-        "turn.number = self.number -",
+        "src/my_agent/harness/sessions/sessions.py",
+        "turn.number = stage.number + 1",
+        "turn.number = stage.number",
     ),
     Fault(
         "the history is not cut",
-        SESSIONS,
-        "if len(messages) > settings.history_messages:",
-        "if len(messages) > settings.history_messages + 10**9:",
+        "src/my_agent/harness/sessions/sessions.py",
+        "if self.at > settings.history_messages:",
+        "if self.at > settings.history_messages + 10**9:",
     ),
     Fault(
         "the history is one turn shorter than allowed",
-        SESSIONS,
-        DROP,
-        DROP.replace(">=", ">"),
+        "src/my_agent/harness/sessions/sessions.py",
+        "if at >= least and before[at] >= least_chars)\n",
+        "if at > least and before[at] > least_chars)\n",
     ),
     Fault(
         "the history may be a turn longer than allowed",
-        SESSIONS,
-        DROP,
-        DROP.replace("at >=", "at + 2 >="),
+        "src/my_agent/harness/sessions/sessions.py",
+        "if at >= least and before[at] >= least_chars)\n",
+        "if at + 2 >= least and before[at] >= least_chars)\n",
     ),
     Fault(
         "the history is cut in the middle of a turn",
-        SESSIONS,
-        DROP,
-        'self.data["messages"] = self.data["messages"][least - 1 :]\n',
+        "src/my_agent/harness/sessions/sessions.py",
+        "await self.shorten(next(fits, end))\n",
+        "self.history = self.history[least - 1 :]\n",
     ),
-    Fault("a long turn is forgotten", SESSIONS, "starts), starts[-1])", "starts), 10**9)"),
+    Fault(
+        "a long turn is forgotten",
+        "src/my_agent/harness/sessions/sessions.py",
+        "            end = starts[-1]\n",
+        "            end = self.at\n",
+    ),
     Fault("a session that ends is kept", STORE, "self._entries.pop(session_id, None)", "pass"),
     # The server.
     Fault(
@@ -136,8 +150,8 @@ FAULTS = [
     ),
     Fault(
         "a turn goes on when its client has left",
-        TURNS,
-        "        watch.add_done_callback(lambda _: task.cancel())\n",
+        "src/my_agent/harness/http/server.py",
+        "    watch.add_done_callback(lambda _: task.cancel())\n",
         "",
     ),
     Fault(
@@ -148,18 +162,21 @@ FAULTS = [
     ),
     Fault(
         "events are sent before there is text",
-        SERVER,
-        " and not contract.is_blank(chunk)",
-        "",
+        "src/my_agent/harness/http/server.py",
+        " and not is_blank)",
+        ")",
     ),
     Fault(
         "a turn that waits for its session gets no status",
-        SERVER,
-        "(has_status or turn.has_begun)",
+        "src/my_agent/harness/http/server.py",
+        "(has_status or events.turn.has_begun)",
         "True",
     ),
     Fault(
-        "blank text that is held back is lost", SERVER, "buffered += events", "buffered = events"
+        "blank text that is held back is lost",
+        "src/my_agent/harness/http/server.py",
+        "buffered += text",
+        "buffered = text",
     ),
     Fault(
         "a caller reads what an internal exception says",
@@ -176,8 +193,8 @@ FAULTS = [
     Fault("a shutdown waits for ever", TURNS, "timeout=grace_seconds", "timeout=None"),
     Fault(
         "a shutdown leaves turns running",
-        TURNS,
-        '                task.cancel("draining")\n',
+        "src/my_agent/harness/sessions/running_turns.py",
+        "                task.cancel(*DRAINING)\n",
         "                self.tasks.discard(task)\n                break\n",
     ),
     Fault(

@@ -3,46 +3,48 @@
 from tests.mutation.fault import Fault
 
 TURN = "src/my_agent/harness/turn.py"
-TIMEOUT = "time_limit(runtime.settings.turn_timeout_seconds)"
-OPENED = (
-    "    async with (\n"
-    "        runtime.around(turn),\n"
-    "        runtime.sessions.open(turn.session_id, turn.actor) as session,\n"
-    "    ):\n"
-    "        if last := await session.begin(turn):\n"
-    "            if turn.reply:  # there is none of a turn that waits without text\n"
-    "                await turn.emit(turn.reply)\n"
-    "            return last\n"
-    "        try:\n"
-    f"            async with {TIMEOUT} as limit:\n"
-)
-SNAPSHOT = 'agent.take_snapshot(preset="session").to_dict()'
-COMMIT = f"session.commit(turn, {SNAPSHOT}, print)"
-STAGED = "                agent = _stage(runtime, turn, session.data, shortening)\n"
-AFTER_TIMEOUT = '            raise AgentError("turn_timeout") from None\n'
 STOPS = '{"end_turn", "stop_sequence"}'
 
 FAULTS = [
     Fault(
         "every turn is committed, however it ended",
-        TURN,
-        AFTER_TIMEOUT,
-        f"{AFTER_TIMEOUT}        finally:\n            await {COMMIT}\n",
+        "src/my_agent/harness/runtime.py",
+        '            raise AgentError("turn_timeout") from None\n',
+        (
+            '            raise AgentError("turn_timeout") from None\n'
+            "        finally:\n"
+            '            await begun.commit({**(session.snapshot or {}), "data": '
+            "begun.data}, print)\n"
+        ),
     ),
     Fault(
         "a cancelled turn is committed",
-        TURN,
-        AFTER_TIMEOUT,
-        f"{AFTER_TIMEOUT}        except asyncio.CancelledError:\n"
-        f"            await {COMMIT}\n            raise\n",
+        "src/my_agent/harness/runtime.py",
+        '            raise AgentError("turn_timeout") from None\n',
+        (
+            '            raise AgentError("turn_timeout") from None\n'
+            "        except asyncio.CancelledError:\n"
+            '            await begun.commit({**(session.snapshot or {}), "data": '
+            "begun.data}, print)\n"
+            "            raise\n"
+        ),
     ),
     Fault(
         "a turn is committed before it runs",
-        TURN,
-        STAGED,
-        f"{STAGED}                await {COMMIT}\n",
+        "src/my_agent/harness/runtime.py",
+        "                options = runtime.prepare(turn)\n",
+        (
+            "                options = runtime.prepare(turn)\n"
+            '                await begun.commit({**(session.snapshot or {}), "data": '
+            "begun.data}, print)\n"
+        ),
     ),
-    Fault("the commit is forgotten", TURN, "await session.commit(", "dict("),
+    Fault(
+        "the commit is forgotten",
+        "src/my_agent/harness/runtime.py",
+        ("return await begun.commit(snapshot, partial(runtime.committed, turn, added))"),
+        'return turn.end("committed")',
+    ),
     Fault(
         "one agent goes on from turn to turn",
         TURN,
@@ -65,14 +67,44 @@ FAULTS = [
         "        return\n",
     ),
     Fault("a filtered reply is a turn", TURN, STOPS, '{"end_turn", "content_filtered"}'),
-    Fault("steps are not limited", TURN, "Limits(turns=runtime.settings.max_steps)", "None"),
-    Fault("a turn may take for ever", TURN, TIMEOUT, "time_limit(86_400)"),
+    Fault(
+        "steps are not limited",
+        "src/my_agent/harness/turn.py",
+        "Limits(turns=settings.max_steps)",
+        "None",
+    ),
+    Fault(
+        "a turn may take for ever",
+        "src/my_agent/harness/runtime.py",
+        "time_limit(runtime.settings.turn_timeout_seconds)",
+        "time_limit(86_400)",
+    ),
     Fault(
         "the time that a turn waits for its session is counted",
-        TURN,
-        OPENED,
-        "    arrived = asyncio.get_running_loop().time()\n"
-        + OPENED.replace("time_limit(", "asyncio.timeout_at(arrived + "),
+        "src/my_agent/harness/runtime.py",
+        (
+            "    async with runtime.sessions.open(turn.session_id, turn.actor) as session:\n"
+            "        begun = await session.begin(turn)\n"
+            "        if isinstance(begun, TurnResult):\n"
+            "            if begun.reply:  # there is none of a turn that waits without text\n"
+            "                await turn.emit(begun.reply)\n"
+            "            return begun\n"
+            "        try:\n"
+            "            async with time_limit(runtime.settings.turn_timeout_seconds) as "
+            "limit:\n"
+        ),
+        (
+            "    arrived = asyncio.get_running_loop().time()\n"
+            "    async with runtime.sessions.open(turn.session_id, turn.actor) as session:\n"
+            "        begun = await session.begin(turn)\n"
+            "        if isinstance(begun, TurnResult):\n"
+            "            if begun.reply:  # there is none of a turn that waits without text\n"
+            "                await turn.emit(begun.reply)\n"
+            "            return begun\n"
+            "        try:\n"
+            "            async with asyncio.timeout_at(arrived + "
+            "runtime.settings.turn_timeout_seconds) as limit:\n"
+        ),
     ),
     Fault(
         "the system prompt is stored with the session",
@@ -82,15 +114,15 @@ FAULTS = [
     ),
     Fault(
         "a chunk is emitted twice",
-        TURN,
-        "await turn.emit(turn.texts[-1])\n",
-        "await turn.emit(turn.texts[-1] * 2)\n",
+        "src/my_agent/harness/contract.py",
+        "await self.emit(self.texts[-1])\n",
+        "await self.emit(self.texts[-1] * 2)\n",
     ),
     Fault(
         "the reply is the text of the last step only",
-        TURN,
-        "turn.texts.append(well_formed(text))",
-        "turn.texts[:] = [well_formed(text)]",
+        "src/my_agent/harness/contract.py",
+        "self.texts.append(well_formed(text))",
+        "self.texts[:] = [well_formed(text)]",
     ),
     Fault(
         "a caller reads what the model's exception says",

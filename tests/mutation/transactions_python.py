@@ -5,8 +5,6 @@ from tests.mutation.python import CONTRACT, SESSIONS
 
 APPROVAL = "src/my_agent/harness/approval/session.py"
 ADAPTER = "src/my_agent/harness/approval/adapter.py"
-STAYS = 'messages = self.data["messages"][: self.turns[end]["at"]]\n'
-CLAIM = "            await self._claim(waiting)\n"
 GLOBAL = """class Running:
     def set(self, turn: Turn) -> None:
         self.turn = turn
@@ -24,26 +22,30 @@ RUNNING: Any = Running()
 FAULTS = [
     Fault(
         "a replaced turn stays in the history",
-        SESSIONS,
-        STAYS,
-        'messages = self.data["messages"]\n',
+        "src/my_agent/harness/sessions/sessions.py",
+        '            self.history = self.history[: dropped[0]["at"]]\n',
+        "            pass\n",
     ),
     Fault(
         "what came after the replaced turn stays",
-        SESSIONS,
-        STAYS,
-        'ends = [*(start["at"] for start in self.turns), 10**9]\n'
-        '            held = self.data["messages"]\n'
-        "            messages = held[: ends[end]] + held[ends[end + 1] :]\n",
+        "src/my_agent/harness/sessions/sessions.py",
+        '            self.history = self.history[: dropped[0]["at"]]\n',
+        (
+            '            self.history = self.history[: dropped[0]["at"]]\n'
+            "            if len(dropped) > 1:\n"
+            '                self.history += session.data["messages"][dropped[1]["at"] :]\n'
+        ),
     ),
     Fault(
         "a failed replacement cuts the session",
-        SESSIONS,
-        "        self.cut(end)\n",
-        "        last = self.cut(end)\n"
-        "        if turn.replaces is not None:\n"
-        "            await self.save(dict(self.snapshot or {}, data=self.data), last)\n"
-        "            self._stored = await self._sessions.store.load(self._id)\n",
+        "src/my_agent/harness/sessions/sessions.py",
+        "        self.check_size(len(turn.prompt.encode()))\n",
+        (
+            "        self.check_size(len(turn.prompt.encode()))\n"
+            "        if turn.request.replaces is not None:\n"
+            "            await self.claim(dict(self.snapshot or {}, data=stage.data), "
+            "stage.last_turn())\n"
+        ),
     ),
     Fault(
         "the number of a replaced turn is not checked",
@@ -55,15 +57,15 @@ FAULTS = [
     Fault("a fork takes all turns", SESSIONS, "find(change.turns) + 1)", "find(0) + 1)"),
     Fault(
         "history trimming forgets where turns begin",
-        SESSIONS,
-        '{**turn, "at": turn["at"] - at}',
+        "src/my_agent/harness/sessions/sessions.py",
+        '{**turn, "at": turn["at"] - start + to}',
         "turn",
     ),
     Fault(
         "a turn that was taken back is replayed",
-        SESSIONS,
-        'self._last_turn(number, None, "", self.turns)',
-        'self._last_turn(number, self.last["key"] if self.last else None, "", self.turns)',
+        "src/my_agent/harness/sessions/sessions.py",
+        "earlier.last_turn())",
+        'earlier.last_turn(self.last["key"] if self.last else None))',
     ),
     Fault(
         "current_turn is that of another turn",
@@ -73,23 +75,27 @@ FAULTS = [
     ),
     Fault(
         "a waiting turn is committed",
-        APPROVAL,
-        "        if not turn.waiting:\n",
-        "        if not turn.waiting.clear():\n",
+        "src/my_agent/harness/sessions/sessions.py",
+        "        if turn.waiting:\n",
+        "        if turn.waiting.clear():\n",
     ),
     Fault(
         "an answer of another actor is taken",
-        APPROVAL,
-        "super().__init__(sessions, id, actor, loaded)",
-        'super().__init__(sessions, id, loaded[1]["app_data"]["actor"] if loaded[1] else actor, '
-        "loaded)",
+        "src/my_agent/harness/sessions/sessions.py",
+        'if self.last and self.last["actor"] != actor:',
+        ('if self.last and self.last["actor"] != actor and "pending" not in self.last:'),
     ),
-    Fault("an approval is taken twice", APPROVAL, CLAIM, "            pass\n"),
+    Fault(
+        "an approval is taken twice",
+        "src/my_agent/harness/approval/session.py",
+        "        await _claim(session, waiting)\n",
+        "        pass\n",
+    ),
     Fault(
         "partial answers are taken",
-        APPROVAL,
-        "turn.reasons.keys() == {*ids}:",
-        "{*ids} >= turn.reasons.keys():",
+        "src/my_agent/harness/approval/session.py",
+        "answers.reasons.keys() == {*ids}:",
+        "{*ids} >= answers.reasons.keys():",
     ),
     Fault(
         "a waiting turn outlives WAITING_SECONDS",
@@ -99,21 +105,25 @@ FAULTS = [
     ),
     Fault(
         "a new prompt keeps what waits",
-        APPROVAL,
-        'cast(Kept, last)["dropped"] = True\n',
-        "cast(Kept, last).update(dropped=True, pending=self.waiting)\n",
+        "src/my_agent/harness/sessions/sessions.py",
+        ("        last = LastTurn(**self.last_turn(turn.key, turn.reply), **self.marks)\n"),
+        (
+            '        kept = {"pending": (session.last or {}).get("pending")}\n'
+            "        last = LastTurn(**self.last_turn(turn.key, turn.reply), **self.marks, "
+            "**kept)\n"
+        ),
     ),
     Fault(
         "a reply does not say that it dropped a turn",
-        APPROVAL,
-        "self._drops = waiting is not None",
-        "self._drops = False",
+        "src/my_agent/harness/approval/session.py",
+        '    stage.marks["dropped"] = True\n',
+        "",
     ),
     Fault(
         "what a turn said before it waited is lost",
-        APPROVAL,
-        "turn.texts, turn.answers = [waiting.reply], ",
-        "turn.texts, turn.answers = [], ",
+        "src/my_agent/harness/approval/session.py",
+        "    turn.texts = [waiting.reply]\n",
+        "    turn.texts = []\n",
     ),
     Fault(
         "a repeated prompt drops the turn that waits for it",
@@ -123,17 +133,20 @@ FAULTS = [
     ),
     Fault(
         "a prompt that is repeated after its approvals runs again",
-        APPROVAL,
-        'self.start["key"], turn.key = waiting.prompt_key, key',
-        'self.start["key"], turn.key = key, key',
+        "src/my_agent/harness/approval/session.py",
+        "stage.key = waiting.prompt_key",
+        "stage.key = turn.key",
     ),
     Fault(
         "a turn that waits takes the place of the one that it replaces",
-        APPROVAL,
-        "            before, last = self._committed()\n",
-        "            before, last = self._committed()\n"
-        '            before, cut = before | {"data": self.data}, self.cut(len(self.turns))\n'
-        '            last.update(turn=cut["turn"], turns=cut["turns"])\n',
+        "src/my_agent/harness/approval/session.py",
+        "        before, last = _committed(session)\n    else:",
+        (
+            "        before, last = _committed(session)\n"
+            '        before = before | {"data": stage.data}\n'
+            "        last.update(turn=stage.number, turns=stage.turns)\n"
+            "    else:"
+        ),
     ),
 ]
 
@@ -141,9 +154,9 @@ STRANDS = [
     Fault("a denied call runs", ADAPTER, '"no" if reasons[id] else "yes"', '"yes"'),
     Fault(
         "the state of the agent is not taken back",
-        SESSIONS,
-        "self.data = next(others, self.data) |",
-        "self.data = self.data |",
+        "src/my_agent/harness/sessions/sessions.py",
+        "next(others, without_messages(session.data))",
+        "without_messages(session.data)",
     ),
 ]
 VERCEL = [

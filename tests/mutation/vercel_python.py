@@ -3,25 +3,31 @@
 from tests.mutation.fault import Fault
 
 TURN = "src/my_agent/harness/turn.py"
-COMMIT = 'session.commit(turn, _snapshot([_dump(ai.user_message("x"))]), print)'
-AFTER_TIMEOUT = '            raise AgentError("turn_timeout") from None\n'
-STAGED = '                start, shortening = session.start["at"], Shortening(session, turn)\n'
 MESSAGES = "src/my_agent/harness/messages.py"
 UNFINISHED = '    if reason not in {"stop", "tool_call"}:\n'
 
 FAULTS = [
     Fault(
         "a failed turn is committed",
-        TURN,
-        AFTER_TIMEOUT,
-        f"{AFTER_TIMEOUT}        except AgentError:\n"
-        f"            await {COMMIT}\n            raise\n",
+        "src/my_agent/harness/runtime.py",
+        '            raise AgentError("turn_timeout") from None\n',
+        (
+            '            raise AgentError("turn_timeout") from None\n'
+            "        except AgentError:\n"
+            '            await begun.commit({**(session.snapshot or {}), "data": '
+            "begun.data}, print)\n"
+            "            raise\n"
+        ),
     ),
     Fault(
         "a turn is committed before it runs",
-        TURN,
-        STAGED,
-        f"{STAGED}                await {COMMIT}\n",
+        "src/my_agent/harness/runtime.py",
+        "                options = runtime.prepare(turn)\n",
+        (
+            "                options = runtime.prepare(turn)\n"
+            '                await begun.commit({**(session.snapshot or {}), "data": '
+            "begun.data}, print)\n"
+        ),
     ),
     Fault(
         "only the reply of a turn is committed",
@@ -76,9 +82,9 @@ FAULTS = [
     ),
     Fault(
         "the reply is the text of the last step only",
-        TURN,
-        "turn.texts.append(well_formed(event.chunk))",
-        "turn.texts[:] = [well_formed(event.chunk)]",
+        "src/my_agent/harness/contract.py",
+        "self.texts.append(well_formed(text))",
+        "self.texts[:] = [well_formed(text)]",
     ),
     Fault(
         "a caller reads what the model's exception says",

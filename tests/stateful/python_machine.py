@@ -22,11 +22,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from my_agent import agent
 from my_agent.harness.approval import session as approval
 from my_agent.harness.approval.session import Answers
-from my_agent.harness.contract import AgentError, Change, Turn, current_turn
+from my_agent.harness.contract import AgentError, Change, Turn, TurnRequest, current_turn
 from my_agent.harness.enabled import Settings
 from my_agent.harness.runtime import Runtime
 from my_agent.harness.sessions.session_store import InProcess, Stored
-from my_agent.harness.turn import take_turn
 from my_agent.main import app
 from script import Fail, Reply, Stop, ToolCall
 from scripted_model import ScriptedModel

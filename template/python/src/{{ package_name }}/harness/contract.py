@@ -1,10 +1,11 @@
 """The vocabulary of the agent: headers, errors, valid input, and what a turn takes and emits."""
 
 import asyncio
+import json
 import math
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass, field
@@ -155,7 +156,7 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class ToolResult:
-    """What the tool call of this id returned: as text, and as a value unless it was a text."""
+    """What the tool call of this id returned: as text, and as a value if it is an object or a list."""
 
     id: str
     text: str
@@ -165,10 +166,20 @@ class ToolResult:
 
 @dataclass(frozen=True)
 class Data:
-    """A value for the caller, such as the progress of a tool; it is never stored."""
+    """A value for the caller, such as the progress of a tool; it is never stored.
+
+    Raises ValueError for a name that is not of letters, digits, `_` and `-`, and for a value that
+    is not JSON.
+    """
 
     name: str
     value: Json
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch("[A-Za-z0-9_-]{1,64}", self.name):
+            raise ValueError("The name of Data must be 1 to 64 of A-Z a-z 0-9 _ -")
+        if self.value is not None and as_json(self.value) is None:
+            raise ValueError("The value of Data must be JSON.")
 
 
 @dataclass(frozen=True)
@@ -387,6 +398,34 @@ def is_blank(text: str) -> bool:
 def well_formed(text: str) -> str:
     """Return the text with surrogate pairs joined, and each lone surrogate as U+FFFD."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def as_json(value: object) -> Json:
+    """Return a value as JSON, or None if it is not JSON."""
+    try:
+        copy: Json = json.loads(json.dumps(value))
+    except (TypeError, ValueError):
+        return None
+    return copy
+
+
+def value_of(text: str) -> Json:
+    """Return the object or the list that a text is as JSON, or None."""
+    if not re.match(r"\s*[{\[]", text):
+        return None
+    try:
+        value: Json = json.loads(text)
+    except ValueError:
+        return None
+    return value
+
+
+def refuse_options(names: Collection[str]) -> None:
+    """Raise AgentError if a capability added options of the agent that would be ignored."""
+    if names:
+        named = ", ".join(sorted(names))
+        what = f"a capability's `prepare` sets {named}, which the harness cannot honour"
+        raise AgentError("internal_error", detail=what)
 
 
 def well_formed_value(value: Any) -> Any:  # of any type

@@ -315,6 +315,7 @@ class Stage(Excerpt):
         self.resumed: list[Message] = []
         self.resumed_other: Data | None = None
         self.answers: Any = None
+        self.has_final_result = False  # the reply is the result of a tool
 
     @property
     def at(self) -> int:

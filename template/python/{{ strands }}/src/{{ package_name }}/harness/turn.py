@@ -3,7 +3,7 @@
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Collection, Iterator
 from contextlib import aclosing, nullcontext
 from contextvars import ContextVar
 from functools import partial
@@ -12,13 +12,26 @@ from typing import Any, get_args
 from strands import Agent
 from strands import Snapshot as AgentSnapshot
 from strands.agent.conversation_manager import NullConversationManager
-from strands.hooks import AfterToolCallEvent
+from strands.hooks import AfterToolCallEvent, AfterToolsEvent, HookOrder
 from strands.middleware import ExecuteToolStage
+from strands.tools.decorator import DecoratedFunctionTool
 from strands.types.agent import Limits
 from strands.types.event_loop import StopReason
 from strands.types.exceptions import MaxTokensReachedException
 
-from .contract import ERRORS, AgentError, ToolCall, ToolResult, Usage, is_blank
+from .contract import (
+    ERRORS,
+    AgentError,
+    Data,
+    ToolCall,
+    ToolResult,
+    Turn,
+    Usage,
+    as_json,
+    is_blank,
+    refuse_options,
+    value_of,
+)
 from .log import describe, place_of
 from .messages import Messages, Repairs, call_of, check_messages, decode, merge, refused
 from .models.context_length import Shortening
@@ -27,6 +40,16 @@ from .sessions.sessions import Message, Snapshot, Stage
 from .settings import CoreSettings
 
 log = logging.getLogger(__name__)
+# Options of an agent that would break a turn; TurnRequest has `output`, agent.py INTERVENTIONS.
+NOT_HONOURED = {
+    "callback_handler",
+    "conversation_manager",
+    "interventions",
+    "messages",
+    "retry_strategy",
+    "session_manager",
+    "structured_output_model",
+}
 IN_TOOL = ContextVar("IN_TOOL", default=False)
 
 
@@ -38,6 +61,7 @@ async def answer_turn(
     Raises AgentError unless the agent ended well, or its tools wait for an approval.
     """
     turn = stage.turn
+    refuse_options(options.keys() & NOT_HONOURED)
     shortening = Shortening(stage)
     agent = _make_agent(stage, module, options, settings, shortening)
     try:
@@ -47,6 +71,8 @@ async def answer_turn(
         turn.usage += _usage_of(agent)
     # A hook of the SDK may add a message after one of the same role.
     added = merge(agent.messages[stage.at :])
+    if turn.request.output:
+        added = merge(_without_format_request(added))
     agent.messages[stage.at :] = added
     check_messages(added, waits=bool(turn.waiting))
     # Without the system prompt: each turn uses the SYSTEM_PROMPT of the current code.
@@ -71,6 +97,8 @@ def _make_agent(
         **{"system_prompt": module.SYSTEM_PROMPT, **options},
     )
     agent.hooks.add_callback(AfterToolCallEvent, _log_tool_failure)  # else the SDK infers it
+    end_turn = partial(_end_turn, stage, getattr(module, "FINAL_TOOLS", []))
+    agent.hooks.add_callback(AfterToolsEvent, end_turn, order=HookOrder.SDK_LAST)
     running = asyncio.Semaphore(settings.max_tools_at_once)
     agent.add_middleware(ExecuteToolStage, partial(_contain, running))
     Repairs(agent, settings, shortening)
@@ -96,7 +124,11 @@ async def _stream(agent: Agent, stage: Stage, settings: CoreSettings) -> None:
     is_whole = False
     size = 0
     limits = Limits(turns=settings.max_steps)
-    events = agent.stream_async(stage.answers or turn.prompt, limits=limits)
+    events = agent.stream_async(
+        stage.answers or turn.prompt,
+        limits=limits,
+        structured_output_model=turn.request.output,
+    )
     try:
         async with aclosing(events):  # type: ignore[type-var]
             async for event in events:
@@ -105,6 +137,8 @@ async def _stream(agent: Agent, stage: Stage, settings: CoreSettings) -> None:
                     raise AgentError("reply_incomplete", detail="MAX_REPLY_BYTES")
                 if text := event.get("data"):
                     await turn.say(text)
+                if progress := event.get("tool_stream_event"):
+                    await _show_progress(agent, turn, progress)
                 for use in tools_of(event.get("message", {"content": []})):
                     await turn.emit(use)
                 if {"messageStart", "messageStop"} & event.get("event", {}).keys():
@@ -129,8 +163,48 @@ async def _stream(agent: Agent, stage: Stage, settings: CoreSettings) -> None:
         # An unknown reason is provider text, so it is not logged.
         known = result.stop_reason if result.stop_reason in get_args(StopReason) else "other"
         raise AgentError(known if known in ERRORS else "reply_incomplete", detail=known)
-    if is_blank("".join(block.get("text", "") for block in result.message["content"])):
+    text = "".join(block.get("text", "") for block in result.message["content"])
+    if turn.request.output:
+        turn.output = result.structured_output
+        turn.texts = []
+        if not turn.output:
+            raise AgentError("reply_incomplete", detail="no output")
+        await turn.say(turn.output.model_dump_json())
+    elif stage.has_final_result:
+        await turn.say(text)
+    elif is_blank(text):
         raise AgentError("empty_reply")
+
+
+def _end_turn(stage: Stage, final_tools: Collection[str], event: AfterToolsEvent) -> None:
+    """End the turn with the result of a final tool, or with the value that was asked for."""
+    output = stage.turn.request.output
+    calls = {use.id: use for use in tools_of(event.agent.messages[-1]) if isinstance(use, ToolCall)}
+    for result in tools_of(event.message):
+        call = calls.get(result.id)
+        if call is None or not isinstance(result, ToolResult) or result.is_error:
+            continue
+        if output and call.name == output.__name__:
+            event.end_turn = output.model_validate(call.input).model_dump_json()
+        elif call.name in final_tools and not is_blank(result.text):
+            event.end_turn = result.text
+            stage.has_final_result = True
+
+
+async def _show_progress(agent: Agent, turn: Turn, progress: Any) -> None:
+    """Send what a generator tool yields; not the events of an agent that is a tool."""
+    tool = agent.tool_registry.registry.get(progress["tool_use"]["name"])
+    value = as_json(progress["data"])
+    if isinstance(tool, DecoratedFunctionTool) and value is not None:
+        await turn.emit(Data("progress", value))
+
+
+def _without_format_request(added: list[Message]) -> list[Message]:
+    """Leave out the request of the SDK to format a text, and that text."""
+    for number, message in enumerate(added):
+        if number and message["role"] == "user" and "text" in message["content"][0]:
+            return [*added[: number - 1], *added[number + 1 :]]
+    return added
 
 
 def describe_tools(tools: list[Any]) -> list[tuple[str, str]]:
@@ -157,7 +231,7 @@ def tools_in(block: Any, message: Any) -> Iterator[ToolCall | ToolResult]:
         yield ToolCall(id, call["name"], refused(message).get(id, call["input"]))
     if done := block.get("toolResult"):
         text = "\n".join(map(_text_of, done["content"]))
-        yield ToolResult(done["toolUseId"], text, done["status"] == "error")
+        yield ToolResult(done["toolUseId"], text, done["status"] == "error", value_of(text))
 
 
 def _text_of(part: dict[str, Any]) -> str:

@@ -3,14 +3,26 @@
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
 from datetime import UTC, datetime
 from typing import Any
 
 import ai
 from pydantic import TypeAdapter
 
-from .contract import ERRORS, AgentError, ToolCall, ToolResult, Turn, Usage
+from .contract import (
+    ERRORS,
+    AgentError,
+    Data,
+    ToolCall,
+    ToolResult,
+    Turn,
+    Usage,
+    as_json,
+    is_blank,
+    refuse_options,
+    value_of,
+)
 from .log import describe, place_of
 from .messages import (
     CallPart,
@@ -69,6 +81,8 @@ async def _stream(
 ) -> list[Message]:
     """Run the agent, and return the messages of the session."""
     turn = stage.turn
+    output = turn.request.output
+    refuse_options(options.keys() - {"agent", "model", "tools"})
     size = 0
     messages = [
         ai.system_message(module.SYSTEM_PROMPT),
@@ -86,8 +100,9 @@ async def _stream(
     agent.turn = turn
     agent.running = asyncio.Semaphore(settings.max_tools_at_once)
     agent.shortening = shortening
+    agent.final_tools = getattr(module, "FINAL_TOOLS", [])
     try:
-        async with agent.run(model, messages) as run:
+        async with agent.run(model, messages, output_type=output) as run:
             async for event in run:
                 if isinstance(event, ai.events.TextDelta | ai.events.ToolDelta):
                     size += len(event.chunk.encode(errors="replace"))
@@ -97,14 +112,25 @@ async def _stream(
                     turn.usage += _usage_of(event.message.usage)
                 if isinstance(event, ai.events.TextDelta) and event.chunk:
                     await turn.say(event.chunk)
+                if isinstance(event, ai.events.PartialToolCallResult):
+                    value = as_json(event.value)  # the events of an agent that is a tool are none
+                    if value is not None:
+                        await turn.emit(Data("progress", value))
     except Exception as error:
         while isinstance(error, ExceptionGroup):
             error = error.exceptions[0]
         if isinstance(error, AgentError):
             raise error from None
         raise AgentError("model_failed", detail=describe(error)) from error
-    if not run.messages[-1].text and not turn.waiting:
+    reply = run.messages[-1].text
+    if not reply and not turn.waiting:
         raise AgentError("empty_reply")
+    if output and not turn.waiting:
+        turn.texts = [reply]
+        try:
+            turn.output = output.model_validate_json(reply)
+        except ValueError:
+            raise AgentError("reply_incomplete", detail="no output") from None
     return list[Message](run.messages[1:])
 
 
@@ -121,6 +147,7 @@ class TurnAgent(ai.Agent):
     turn: Turn
     running: asyncio.Semaphore  # the tools
     shortening: Shortening
+    final_tools: Collection[str]
 
     async def loop(self, context: ai.Context) -> AsyncGenerator[ai.events.AgentEvent]:
         most = self.settings.max_tool_calls
@@ -148,6 +175,10 @@ class TurnAgent(ai.Agent):
             self.turn.waiting = [*map(as_tool_call, gated)]
             if not calls or not await self.run_tools(context, calls):
                 return
+            if text := self.final_result(context.messages[-1]):
+                context.add(ai.assistant_message(text))
+                await self.turn.say(text)
+                return
         raise AgentError("reply_incomplete", detail=f"{self.settings.max_steps} steps")
 
     async def shorten(self, error: Exception, messages: list[Message]) -> None:
@@ -161,6 +192,12 @@ class TurnAgent(ai.Agent):
         if not self.turn.waiting:
             context.add(ai.tool_message(*await asyncio.gather(*map(self.call, calls))))
         return not self.turn.waiting
+
+    def final_result(self, results: Message) -> str:
+        """Return the text of a final tool's result, or ""."""
+        parts = [part for part in results.tool_results if part.tool_name in self.final_tools]
+        texts = [as_tool_result(part).text for part in parts if not part.is_error]
+        return next((text for text in texts if not is_blank(text)), "")
 
     def can_run(self, call: CallPart) -> bool:
         """Whether neither `refusal` nor `invented_name` keeps the call from running."""
@@ -214,7 +251,7 @@ def as_tool_result(part: ai.messages.ToolResultPart) -> ToolResult:
     if isinstance(done, ai.messages.ContentOutput):
         done = "\n".join(map(_text_of, done.value))
     text = done if isinstance(done, str) else json.dumps(done, default=str)
-    return ToolResult(part.tool_call_id, text, part.is_error)
+    return ToolResult(part.tool_call_id, text, part.is_error, value_of(text))
 
 
 def _text_of(part: ai.messages.TextPart | ai.messages.FilePart) -> str:

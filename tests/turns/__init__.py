@@ -1,0 +1,1 @@
+"""What code of owners does with turns, inside renders."""

@@ -1,0 +1,272 @@
+"""What an owner's code does with turns; pytest runs this inside a render."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from client import EVENTS, Client
+from owned_tools import agent, value_script  # noqa: F401 (fixtures)
+from pydantic import BaseModel
+from script import Fail, Reply, ToolCall, Wait
+
+from my_agent.harness import (
+    AgentError,
+    Capability,
+    Data,
+    Source,
+    Turn,
+    TurnRequest,
+    TurnResult,
+    current_turn,
+)
+from my_agent.harness.enabled import Settings
+
+
+class Ticket(BaseModel):
+    """A ticket."""
+
+    title: str
+    urgent: bool = False
+
+
+class Observer(Capability):
+    """Notes the outcomes that its hooks see, and what `before` raises."""
+
+    def __init__(self) -> None:
+        super().__init__(Settings(), [], lambda: None)  # type: ignore[arg-type,return-value]
+        self.seen = list[str]()
+        self.options = dict[str, Any]()
+
+    @asynccontextmanager
+    async def around(self, turn: Turn) -> AsyncIterator[None]:
+        self.seen.append(f"before {turn.outcome}")
+        try:
+            yield
+        finally:
+            self.seen.append(f"around {turn.outcome}")
+
+    def prepare(self, turn: Turn, options: dict[str, Any]) -> None:
+        options.update(self.options)
+
+    async def ended(self, turn: Turn) -> None:
+        self.seen.append(f"ended {turn.outcome}")
+
+
+def observed(*script: Any, **settings: Any) -> tuple[Client, Observer]:
+    client = Client(*script, **settings)
+    observer = Observer()
+    client.runtime.capabilities = [observer, *client.runtime.capabilities]
+    return client, observer
+
+
+async def error_of(running: asyncio.Task[TurnResult]) -> str:
+    with pytest.raises(AgentError) as caught:
+        await running
+    return caught.value.type
+
+
+async def test_a_turn_runs_without_a_client() -> None:
+    client = Client(Reply("One, ", "two."), Reply("Three."))
+    chunks = list[Any]()
+
+    async def emit(chunk: Any) -> None:
+        chunks.append(chunk)
+
+    result = await client.runtime.spawn(TurnRequest("s", "Count.", key="k"), emit=emit)
+    assert (result.session_id, result.turn, result.reply) == ("s", 1, "One, two.")
+    assert (result.outcome, result.waiting, chunks) == ("committed", [], ["One, ", "two."])
+    again = await client.runtime.spawn(TurnRequest("s", "Count.", key="k"))
+    assert (again.turn, again.reply, again.outcome) == (1, "One, two.", "replayed")
+    assert (await client.say("Go on.", session="s")).turn == 2
+
+
+async def test_the_limits_of_turns_apply_to_spawned_ones(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    go = asyncio.Event()
+    wait = Wait(go)
+    client = Client([Reply("One"), wait], max_turns=1, max_prompt_chars=10)
+    running = client.runtime.spawn(TurnRequest("s", "Hello."))
+    await wait.reached.wait()
+    with pytest.raises(AgentError, match="Too many turns are running"):
+        client.runtime.spawn(TurnRequest("t", "Hello."))
+    assert (await client.say(session="t")).error == "server_busy"
+    go.set()
+    assert (await running).turn == 1
+    for bad in (" ", "far too long"):
+        with pytest.raises(AgentError, match="at most 10 characters"):
+            client.runtime.spawn(TurnRequest("s", bad))
+    assert "session s: turn=1 outcome=committed" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("fields", "type"),
+    [
+        ({"session_id": "../s"}, "invalid_session_id"),
+        ({"actor": "a b"}, "invalid_actor"),
+        ({"key": "\n"}, "invalid_request"),
+    ],
+)
+def test_a_request_is_checked_when_it_is_made(fields: dict[str, str], type: str) -> None:
+    with pytest.raises(AgentError) as caught:
+        TurnRequest(**{"session_id": "s", "prompt": "Hello.", **fields})  # type: ignore[arg-type]
+    assert caught.value.type == type
+
+
+async def test_a_spawned_turn_waits_for_the_one_before_it() -> None:
+    go = asyncio.Event()
+    wait = Wait(go)
+    client = Client([wait, Reply("First.")], Reply("Second."))
+    first = client.start(session="s")
+    await wait.reached.wait()
+    second = client.runtime.spawn(TurnRequest("s", "Hello."))
+    await asyncio.sleep(0)
+    go.set()
+    assert ((await second).turn, (await first.response()).turn) == (2, 1)
+
+
+async def test_the_end_of_the_process_ends_a_spawned_turn() -> None:
+    wait = Wait(asyncio.Event())
+    client, observer = observed([wait])
+    running = client.runtime.spawn(TurnRequest("s", "Hello."))
+    await wait.reached.wait()
+    await client.runtime.turns.drain(0.01)
+    assert await error_of(running) == "draining"
+    assert observer.seen == ["before running", "around draining", "ended draining"]
+    with pytest.raises(AgentError, match="shutting down"):
+        client.runtime.spawn(TurnRequest("s", "Hello."))
+
+
+async def test_to_cancel_the_task_cancels_the_turn() -> None:
+    wait = Wait(asyncio.Event())
+    client, observer = observed([Reply("Half"), wait], Reply("ok"))
+    running = client.runtime.spawn(TurnRequest("s", "Hello."))
+    await wait.reached.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert observer.seen == ["before running", "around cancelled", "ended cancelled"]
+    assert (await client.say(session="s")).turn == 1
+
+
+async def test_hooks_see_the_outcome_of_each_turn() -> None:
+    client, observer = observed(Reply("ok"), Fail(ValueError("no")))
+    await client.say(session="s", key="k")
+    await client.say(session="s", key="k")
+    await client.say(session="s")
+    outcomes = ["committed", "replayed", "model_failed"]
+    expected = [(f"around {one}", f"ended {one}") for one in outcomes]
+    assert observer.seen == [
+        text for pair in expected for text in ("before running", pair[0], pair[1])
+    ]
+
+
+@pytest.mark.usefixtures("agent")
+async def test_a_tool_sends_data_and_sources() -> None:
+    client = Client(ToolCall("research", {}), Reply("Done."))
+    text = (await client.say(session="s", headers=EVENTS)).text
+    data = 'event: data\ndata: {"name":"progress","value":{"pages":1}}\n\n'
+    source = 'event: source\ndata: {"url":"https://example.com/1","title":"One"}\n\n'
+    assert text.index(data) < text.index(source) < text.index("Done.") < text.index("event: done")
+    session = await client.runtime.sessions.read("s", None)
+    assert "example.com" not in str(session.data)
+
+
+@pytest.mark.usefixtures("agent")
+async def test_a_generator_tool_shows_its_progress() -> None:
+    client = Client(ToolCall("generate", {}), Reply("Done."))
+    chunks = list[Any]()
+
+    async def emit(chunk: Any) -> None:
+        chunks.append(chunk)
+
+    await client.runtime.spawn(TurnRequest("s", "Go."), emit=emit)
+    values = [chunk.value for chunk in chunks if isinstance(chunk, Data)]
+    assert values[:2] == [{"step": 1}, {"step": 2}]
+    assert all(chunk.name == "progress" for chunk in chunks if isinstance(chunk, Data))
+
+
+@pytest.mark.usefixtures("agent")
+async def test_charged_tokens_count_in_the_usage_and_in_the_limits() -> None:
+    client = Client(ToolCall("charge", {}), Reply("Done."), actor_tokens_per_day=5000)
+    result = await client.runtime.spawn(TurnRequest("s", "Go.", actor="ada"))
+    assert result.usage.input_tokens >= 4000
+    assert result.usage.output_tokens >= 2000
+    assert (await client.say(actor="ada")).error == "rate_limited"
+    assert (await client.say(actor="bob")).error == ""
+
+
+@pytest.mark.usefixtures("agent")
+async def test_a_final_tool_ends_the_turn_with_its_result() -> None:
+    client = Client([Reply("Well. "), ToolCall("make_refund", {"amount": 5})], Reply("Second."))
+    chunks = list[Any]()
+
+    async def emit(chunk: Any) -> None:
+        chunks.append(chunk)
+
+    result = await client.runtime.spawn(TurnRequest("s", "Refund."), emit=emit)
+    assert result.reply == "Well. refunded 5"
+    assert chunks[-1] == "refunded 5"
+    assert (await client.say("And now?", session="s")).turn == 2
+    assert client.model.requests[-1][-2:] == ["assistant: refunded 5", "user: And now?"]
+
+
+@pytest.mark.usefixtures("agent")
+async def test_a_final_tool_that_fails_does_not_end_the_turn() -> None:
+    client = Client(ToolCall("make_refund", {"amount": -1}), Reply("It failed."))
+    assert (await client.say(session="s")).reply == "It failed."
+
+
+async def test_a_turn_ends_in_a_value(value_script: Any) -> None:
+    client = Client(*value_script({"title": "Broken", "urgent": True}), Reply("Next."))
+    request = TurnRequest("s", "It is broken.", key="k", output=Ticket)
+    result = await client.runtime.spawn(request)
+    assert result.output == Ticket(title="Broken", urgent=True)
+    assert json.loads(result.reply) == {"title": "Broken", "urgent": True}
+    replayed = await client.runtime.spawn(request)
+    assert (replayed.outcome, replayed.output) == ("replayed", result.output)
+    assert (await client.say("And now?", session="s")).turn == 2
+    roles = [line.partition(":")[0] for line in client.model.requests[-1]]
+    assert roles[0] == "user"
+    assert client.model.requests[-1][-2] == f"assistant: {result.reply}"
+
+
+async def test_a_turn_without_the_value_fails() -> None:
+    client = Client(Reply("No."), Reply("No."), Reply("ok"))
+    running = client.runtime.spawn(TurnRequest("s", "It is broken.", output=Ticket))
+    assert await error_of(running) in {"reply_incomplete", "model_failed"}
+    assert (await client.say(session="s")).turn == 1
+
+
+async def test_an_option_that_is_not_honoured_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    client, observer = observed(Reply("ok"))
+    observer.options = {"structured_output_model": Ticket}
+    response = await client.say(session="s")
+    assert (response.status, response.error) == (500, "internal_error")
+    assert "prepare` sets structured_output_model, which the harness cannot honour" in caplog.text
+
+
+def test_data_is_json_with_a_name() -> None:
+    for name, value in (("a b", 1), ("", 1), ("progress", object())):
+        with pytest.raises(ValueError, match="must be"):
+            Data(name, value)  # type: ignore[arg-type]
+    assert Data("progress", None).value is None
+    assert Source("https://example.com").title == ""
+
+
+async def test_the_chunks_of_a_turn_that_is_over_are_dropped() -> None:
+    client, observer = observed(Reply("ok"))
+    turns = list[Turn]()
+
+    async def ended(turn: Turn) -> None:
+        turns.append(turn)
+
+    observer.ended = ended  # type: ignore[method-assign]
+    assert (await client.say(session="s")).turn == 1
+    await turns[0].emit(Data("late", 1))
+    with pytest.raises(LookupError):
+        current_turn()
+
+
