@@ -18,6 +18,7 @@ TOPS = re.compile(r"src/app|src|tests")
 RENAMED = {
     "mcp_servers/wiring": "mcp_servers/capability",
     "memory/memory_iam": "memory/agentcore_kind",
+    "memory/own_stores": "own_memory",
     "memory/wiring": "memory/long_term",
     "offline_model": "echo_model",
     "page/index": "page/capability",
@@ -64,8 +65,9 @@ def new_place(old: str) -> str | None:
     path = Path(old).relative_to(top[0])
     name = path.with_suffix("").as_posix()
     name = RENAMED.get(name, name) + path.suffix
-    harness = Path(top[0], "harness")
-    places = [harness / name, *sorted(harness.glob(f"*/{name}"))]
+    folder = Path(top[0])
+    harness = folder / "harness"
+    places = [harness / name, *sorted(harness.glob(f"*/{name}")), folder / name]
     return next((place.as_posix() for place in places if place.is_file()), None)
 
 

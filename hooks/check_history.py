@@ -10,6 +10,7 @@ from hooks.committed import extracted
 from hooks.loading import load
 from hooks.template import FILES, QUESTIONS, Finding, Template, TemplateError
 
+OWN = ("agent", "model", "own_capabilities", "own_memory", "routes")
 # The files of a project that its owner edits. An update deletes what the template no longer has,
 # with the edits in it and without a word, so these keep their names for ever.
 EDITED = [
@@ -28,10 +29,8 @@ EDITED = [
     "iam/*.md",
     "package.json",
     "pyproject.toml",
-    "src/agent.ts",
-    "src/my_agent/agent.py",
-    "src/my_agent/model.py",
-    "src/model.ts",
+    *(f"src/{name}.ts" for name in OWN),
+    *(f"src/my_agent/{name}.py" for name in OWN),
     "tsconfig.json",
 ]
 

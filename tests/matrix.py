@@ -1,7 +1,8 @@
 """The table of answers: which combination is rendered, linted, type checked and tested, and when.
 
 `hooks.variants` names the renders of ALONE, because a tag of the template has no tests. Each test
-takes its rows from here, and README publishes `summary()`.
+takes its rows from here and is marked `job(…)`, so that a test compares the table with the suite;
+README publishes `summary()`.
 """
 
 import itertools
@@ -125,14 +126,13 @@ MANY: dict[str, dict[str, str]] = {
     "vercel+in-process": {"session_store": "in-process", "model": "openai"},
 }
 USUAL_MANY = {"strands+s3", "strands+custom", "vercel+valkey"}
-# Every run checks these with the newest dependencies, and weekly with those that were installed.
+# Every run checks these with the newest dependencies, the others with those that are installed.
 NEWEST = {"vercel+valkey-python", "strands+s3-typescript"}
 
 
 def crowded(name: str, language: str) -> Row:
     """Return the row of a render with many answers at once."""
-    full_name = f"{name}-{language}"
-    is_usual = name in USUAL_MANY and full_name not in NEWEST
+    is_usual = name in USUAL_MANY
     answers = {
         "project_name": PROJECT_NAME,
         "target": f"{name.partition('+')[0]}-{language}",
@@ -141,7 +141,7 @@ def crowded(name: str, language: str) -> Row:
         **MANY[name],
     }
     return Row(
-        full_name,
+        f"{name}-{language}",
         answers,
         rendered=When.EVERY_RUN,
         linted=in_run(is_usual),

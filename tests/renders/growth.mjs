@@ -6,11 +6,11 @@ import { pathToFileURL } from 'node:url'
 const [project, turns] = [process.argv[2], Number(process.argv[3])]
 const load = (name) => import(pathToFileURL(`${project}/src/${name}.ts`).href)
 const { TOOLS } = await load('agent')
-const { makeCapabilities, SETTINGS } = await load('capabilities')
-const { Turn } = await load('contract')
-const { Runtime } = await load('runtime')
-const { takeTurn } = await load('turn')
-const { createSettings } = await load('settings')
+const { app } = await load('app')
+const { SETTINGS } = await load('harness/enabled')
+const { TurnRequest } = await load('harness/contract')
+const { Runtime } = await load('harness/runtime')
+const { createSettings } = await load('harness/settings')
 
 const listen = (signal) => signal.addEventListener('abort', () => Buffer.alloc(1))
 if (Array.isArray(TOOLS)) {
@@ -26,7 +26,8 @@ if (Array.isArray(TOOLS)) {
 }
 
 const settings = createSettings({ sessionCapacity: 8 }, SETTINGS)
-const runtime = new Runtime(settings, await makeCapabilities(settings))
+const capabilities = await app.makeCapabilities(settings)
+const runtime = new Runtime(settings, await app.load.agent(), app.load, capabilities)
 await runtime.open()
 for (const { memory } of runtime.capabilities.flatMap(({ collections = [] }) => collections)) {
   // The file of the local memory is read as a whole by each turn.
@@ -36,8 +37,8 @@ for (const { memory } of runtime.capabilities.flatMap(({ collections = [] }) => 
 /** Take turns, each with a signal of its own as the server has one, and return the heap in use. */
 async function used(count) {
   for (let turn = 0; turn < count; turn++) {
-    const request = { sessionId: `s${turn % 16}`, actor: 'ada', key: null, prompt: 'use word_count: a b' }
-    await takeTurn(runtime, new Turn(request), new AbortController().signal)
+    const request = { sessionId: `s${turn % 16}`, actor: 'ada', prompt: 'use word_count: a b' }
+    await runtime.spawn(new TurnRequest(request), { signal: new AbortController().signal })
   }
   await new Promise((resolve) => setTimeout(resolve, 100))
   for (let round = 0; round < 4; round++) globalThis.gc()

@@ -268,7 +268,7 @@ def test_the_capability_of_the_docs_is_opened_and_asked_before_each_turn(project
     assert (
         "SET-ORDERS_URL ORDERS_URL is 'ftp://orders.example': allowed is an http address." in wrong
     )
-    assert "SET-ORDERS_URL ORDERS_URL is not set." in run(project, "check", ORDERS_URL="")
+    assert "SET-ORDERS_URL ORDERS_URL is not set" in run(project, "check", ORDERS_URL="")
     with orders_service() as address:
         orders = {"ORDERS_URL": address}
         mallory = run(project, "chat", "--actor", "mallory", typed="Hello.\n", **orders)

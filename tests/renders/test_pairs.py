@@ -26,6 +26,7 @@ from tests.matrix import CROWDED, LANGUAGES, NEWEST, PAIRS, Row, When, pairs_of,
 pytestmark = pytest.mark.slow
 VENDORS = {"{{ anthropic }}", "{{ bedrock }}", "{{ gateway }}", "{{ openai }}"}
 IN_NEWEST = [row for row in CROWDED if row.name in NEWEST]
+IN_INSTALLED = [row for row in CROWDED if row.name not in NEWEST]
 
 
 @cache
@@ -57,6 +58,7 @@ def holds(project: Path, folder: Path) -> bool:
     return True
 
 
+@pytest.mark.job("rendered", rows=CROWDED)
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_each_folder_of_two_answers_is_in_a_render_that_is_checked(
     language: str, tmp_path: Path
@@ -68,17 +70,19 @@ def test_each_folder_of_two_answers_is_in_a_render_that_is_checked(
         for folder in pairs(language)
     }
     assert [str(folder) for folder, found in names.items() if not found] == []
-    usual = {row.name for row in rows if row.typed is When.EVERY_RUN} | NEWEST
+    usual = {row.name for row in rows if row.typed is When.EVERY_RUN}
     rare = {folder for folder, found in names.items() if not found & usual}
     assert [str(folder) for folder in rare if folder.name not in VENDORS] == []
 
 
-@pytest.mark.parametrize("row", params(CROWDED, "typed"))
+@pytest.mark.job("linted", "typed")
+@pytest.mark.parametrize("row", params(IN_INSTALLED, "typed"))
 def test_a_crowded_render_is_clean_for_its_linters_and_types(row: Row, tmp_path: Path) -> None:
     lint(made(row.name, tmp_path), environment(row.answers["target"]))
 
 
-@pytest.mark.parametrize("row", IN_NEWEST, ids=lambda row: row.name)
+@pytest.mark.job("linted", "typed")
+@pytest.mark.parametrize("row", params(IN_NEWEST, "typed"))
 def test_a_crowded_render_is_clean_with_the_newest_dependencies(row: Row, tmp_path: Path) -> None:
     """The environments of the other tests keep the versions that they once installed."""
     project, target = made(row.name, tmp_path), row.answers["target"]
@@ -106,6 +110,7 @@ def test_the_combinations_have_each_pair_of_answers() -> None:
     assert (("target", "vercel-python"), ("auth", True)) in pairs
 
 
+@pytest.mark.job("rendered", "linted", "typed")
 @pytest.mark.parametrize("row", params(PAIRS, "typed"))
 def test_each_pair_of_answers_is_clean_for_its_linters_and_types(row: Row, tmp_path: Path) -> None:
     render(ROOT, row.answers, tmp_path / "render")

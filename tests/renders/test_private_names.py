@@ -41,5 +41,5 @@ def test_a_tracer_of_strands_python_with_other_names_is_left_alone() -> None:
 
 def test_a_tracer_of_strands_typescript_with_other_names_is_left_alone() -> None:
     project = installed("strands-typescript")
-    module = (project / "src" / "messages.ts").as_uri()
+    module = (project / "src" / "harness" / "messages.ts").as_uri()
     run(project, str(NODE), "--input-type=module", "-e", TYPESCRIPT, module)

@@ -25,7 +25,6 @@ from tests.matrix import ALONE, Row, params
 from tests.stores import forks
 
 PYTHON = [name for name in VARIANTS if target_of(name).endswith("-python")]
-TARGETS = sorted({target_of(name) for name in PYTHON})
 ROWS = [row for row in ALONE if row.name in PYTHON]
 SLOW = pytest.mark.slow
 # Words of this repository that mean nothing to the owner of a project.
@@ -171,16 +170,17 @@ def run(project: Path, *command: str, **environment: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", TARGETS)
-def test_renders_are_clean_for_their_own_linters(target: str) -> None:
-    ruff = str(environment(target) / ".venv" / "bin" / "ruff")
-    for variant in PYTHON:
-        if target_of(variant) == target:
-            run(installed(variant), ruff, "check", "--no-cache")
-            run(installed(variant), ruff, "format", "--check", "--no-cache")
+@pytest.mark.job("linted")
+@pytest.mark.parametrize("row", params(ROWS, "linted"))
+def test_a_render_is_clean_for_its_own_linter(row: Row) -> None:
+    project = installed(row.name)
+    ruff = str(environment(target_of(row.name)) / ".venv" / "bin" / "ruff")
+    run(project, ruff, "check", "--no-cache")
+    run(project, ruff, "format", "--check", "--no-cache")
 
 
 @pytest.mark.slow
+@pytest.mark.job("typed")
 @pytest.mark.parametrize("row", params(ROWS, "typed"))
 def test_renders_are_clean_for_their_own_type_checker(row: Row) -> None:
     """What the renders of a target import is read once and then found in the cache."""
@@ -190,6 +190,7 @@ def test_renders_are_clean_for_their_own_type_checker(row: Row) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.job("tested")
 @pytest.mark.parametrize("row", params(ROWS, "tested"))
 def test_a_render_passes_its_own_tests_offline(row: Row) -> None:
     project = installed(row.name)
@@ -207,12 +208,11 @@ def test_a_render_that_is_installed_alone_passes_its_own_tests(variant: str) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", TARGETS)
-def test_renders_declare_what_they_import_and_nothing_else(target: str) -> None:
+@pytest.mark.job("used")
+@pytest.mark.parametrize("row", params(ROWS, "used"))
+def test_a_render_declares_what_it_imports_and_nothing_else(row: Row) -> None:
     late = "DEP002=bedrock-agentcore"  # imported late, by its name
-    for variant in PYTHON:
-        if target_of(variant) == target:
-            run(installed(variant), *PYTEST[:2], "deptry", "src", "--per-rule-ignores", late)
+    run(installed(row.name), *PYTEST[:2], "deptry", "src", "--per-rule-ignores", late)
 
 
 def test_the_plugin_that_blocks_the_network_blocks_it(tmp_path: Path) -> None:

@@ -157,14 +157,15 @@ console.log(shown.replace(/"approvalId":"[\\w-]+"/g, ''))
 TURN = """
 import { setTimeout as sleep } from 'node:timers/promises'
 const load = (name) => import(new URL(name, process.argv[1]))
-const { Capability } = await load('./capability.ts')
-const { SETTINGS } = await load('./capabilities.ts')
-const { Turn } = await load('./contract.ts')
-const { readSettings } = await load('./settings.ts')
-const { Runtime } = await load('./runtime.ts')
-const { takeTurn } = await load('./turn.ts')
-const { reply, toolCall } = await load('../tests/script.ts')
-const { ScriptedModel } = await load('../tests/scripted_model.ts')
+const { app } = await load('../../app.ts')
+const { Capability } = await load('../capability.ts')
+const { SETTINGS } = await load('../enabled.ts')
+const { Turn, TurnRequest } = await load('../contract.ts')
+const { logging } = await load('../log.ts')
+const { readSettings } = await load('../settings.ts')
+const { Runtime } = await load('../runtime.ts')
+const { reply, toolCall } = await load('../../../tests/harness/script.ts')
+const { ScriptedModel } = await load('../../../tests/harness/scripted_model.ts')
 const seen = []
 console.error = (line) => seen.push(line.replace(/^.* WARNING/, 'WARNING'))
 const script = [toolCall('word_count', { text: 'a b' }), reply('Done.')]
@@ -181,7 +182,9 @@ class Own extends Capability {
   }
 }
 const [settings] = readSettings(SETTINGS)
-const runtime = new Runtime(settings, [new Own(settings, [])])
+const own = new Own(settings, [], app.load)
+const runtime = new Runtime(settings, await app.load.agent(), app.load, [own])
+logging.hasTurns = false
 runtime.model = new ScriptedModel(script)
 options.stop = new AbortController()
 const languageModel = (name) => name === 'named' && new ScriptedModel([reply('Named.')])
@@ -190,8 +193,9 @@ const emit = async (chunk) => {
   seen.push(typeof chunk === 'string' ? chunk : (chunk.text ?? chunk.name))
   await options.emit(chunk)
 }
-const turn = new Turn({ sessionId: 's'.repeat(40), actor: null, key: null, prompt: 'Go.', emit })
-const ended = await takeTurn(runtime, turn, options.stop.signal).catch((error) => {
+const turn = new Turn(new TurnRequest({ sessionId: 's'.repeat(40), prompt: 'Go.' }), emit)
+const { signal } = options.stop
+const ended = await runtime.start(turn, { signal }).catch((error) => {
   return { reply: [error.type ?? error.name, error.detail].filter(Boolean).join(': ') }
 })
 await sleep(50)
@@ -255,7 +259,7 @@ console.log(ended, isCancelled)
 
 def node(script: str, *words: str) -> str:
     project = installed("vercel-typescript")
-    module = (project / "src" / "streaming.ts").as_uri()
+    module = (project / "src" / "harness" / "models" / "streaming.ts").as_uri()
     command = [str(NODE), "--input-type=module", "-e", script, module, *words]
     return subprocess.check_output(
         command, cwd=project, env=clean_environment(), text=True, timeout=60

@@ -71,11 +71,13 @@ def run(project: Path, *command: str, **environment: str) -> str:
     return result.stdout
 
 
+@pytest.mark.job("linted", "typed")
 @pytest.mark.parametrize("row", params(ROWS, "typed"))
 def test_a_render_is_clean_for_its_own_linters_and_types(row: Row) -> None:
     run(installed(row.name), *NPM, "run", "lint")
 
 
+@pytest.mark.job("tested")
 @pytest.mark.parametrize("row", params(ROWS, "tested"))
 def test_a_render_passes_its_own_tests_offline(row: Row) -> None:
     assert re.search(r"pass \d+", run(installed(row.name), *NPM, "test", **OFFLINE))
@@ -98,6 +100,7 @@ def test_a_render_passes_its_own_tests_on_the_oldest_node_that_it_takes(variant:
     run(installed(variant), str(node), "--test", "tests/harness/server.test.ts", **OFFLINE)
 
 
+@pytest.mark.job("used")
 @pytest.mark.parametrize("row", params(ROWS, "used"))
 def test_a_render_has_no_dependency_file_or_export_that_it_does_not_use(
     row: Row, tmp_path: Path
@@ -124,6 +127,7 @@ def test_no_package_of_a_render_runs_a_script_when_it_is_installed(target: str) 
     assert [name for name, package in found.items() if package.get("hasInstallScript")] == []
 
 
+@pytest.mark.job("used")
 @pytest.mark.parametrize("row", params(ROWS, "used"))
 def test_a_render_declares_what_its_packages_need_beside_them(row: Row) -> None:
     project = installed(row.name)

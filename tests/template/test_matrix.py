@@ -1,5 +1,10 @@
 """The table of answers is whole, and README publishes it."""
 
+import json
+import subprocess
+import sys
+from typing import get_args
+
 import pytest
 from _pytest.mark import ParameterSet
 
@@ -39,6 +44,23 @@ def test_names_of_crowded_rows_are_renders() -> None:
 def test_every_run_does_each_job_in_both_languages(job: Job) -> None:
     usual = [row for row in ALONE if getattr(row, job) is When.EVERY_RUN]
     assert {language_of(row.name) for row in usual} == {"python", "typescript"}
+
+
+@pytest.mark.slow
+def test_the_table_says_what_the_suite_does() -> None:
+    folders = ["tests/renders", "tests/template", "tests/updates"]
+    command = [sys.executable, "-m", "tests.support.jobs", *folders]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    said = {
+        job: {
+            row.name: getattr(row, job)
+            for row in (*ALONE, *CROWDED, *PAIRS)
+            if getattr(row, job) is not When.NEVER
+        }
+        for job in get_args(Job)
+    }
+    assert json.loads(done.stdout) == said
 
 
 def marks(rows: list[ParameterSet]) -> list[list[str]]:

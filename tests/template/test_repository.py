@@ -116,8 +116,8 @@ OWNED = {
     "python/src/{{ package_name }}/routes.py": "470f9fe8aa00b386",
     "python/src/{{ package_name }}/own_capabilities.py": "24577bc304fc76a4",
     "python/tests/test_agent.py.jinja": "fb206e7bdc2e693c",
-    "typescript/src/routes.ts": "80504c44ff2e6055",
-    "typescript/src/own_capabilities.ts": "b743e95ccf4907ac",
+    "typescript/src/routes.ts": "dc11d035d7c2a9f6",
+    "typescript/src/own_capabilities.ts": "4c3e85f7d10ea441",
     "typescript/tests/agent.test.ts": "9f936d515e70eda7",
 }
 
@@ -134,12 +134,10 @@ export const SYSTEM_PROMPT = 'You sell books.'
 export const TOOLS = {}
 """
 OTHER_CAPABILITIES = """\
-import { Capability, type CapabilityClass } from './capability.ts'
-import { AgentError } from './contract.ts'
-import { diagnostic } from './findings.ts'
-import { text } from './settings.ts'
+import { AgentError, Capability, type CapabilityClass } from './harness/index.ts'
+import { diagnostic, string } from './harness/index.ts'
 
-export const OWN_SETTINGS = { ordersUrl: text('', 'https?://.+', 'an http address') }
+export const OWN_SETTINGS = { ordersUrl: string('', 'https?://.+', 'an http address') }
 
 class Orders extends Capability<any> {
   override check() {

@@ -14,6 +14,7 @@ from hooks.snapshots import COPIED, SAME_AS, File, Tree, Trees
 from hooks.template import FILES
 from hooks.variants import PROJECT_NAME, VARIANTS
 from tests.conftest import ROOT, Render, Rendered
+from tests.matrix import ALONE
 from tests.updates.history import commit
 
 BASES = [name for name in VARIANTS if "+" not in name]
@@ -72,6 +73,7 @@ def test_a_plain_snapshot_is_what_the_template_renders(variant: str, rendered: R
 
 
 @pytest.mark.slow
+@pytest.mark.job("rendered", rows=ALONE)
 def test_all_snapshots_are_what_the_template_renders(rendered: Rendered) -> None:
     whole = {variant: snapshots.read(rendered(variant)) for variant in VARIANTS}
     told(snapshots.recorded(ROOT), snapshots.kept(whole, snapshots.sources(ROOT)))

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import yaml
 
+from tests.installed import NODE, NPM, clean_environment, uv
+
 
 def copier(*arguments: str | Path, cwd: Path) -> str:
     """Run Copier's command line without a terminal and without trust; return what it says."""
@@ -19,7 +21,18 @@ def copier(*arguments: str | Path, cwd: Path) -> str:
         text=True,
     )
     assert result.returncode == 0, result.stderr
+    assert "Warning" not in result.stderr
     return result.stderr
+
+
+def programs(folder: Path) -> str:
+    """Write the programs that owners type into a new folder, and return the PATH with them."""
+    commands = {"uvx": [sys.executable, "-m"], "uv": uv(), "npm": NPM, "npx": [*NPM, "exec"]}
+    folder.mkdir(parents=True)
+    for name, command in commands.items():
+        (folder / name).write_text(f'#!/bin/sh\nexec {" ".join(command)} "$@"\n')
+        (folder / name).chmod(0o755)
+    return os.pathsep.join([str(folder), str(NODE.parent), clean_environment()["PATH"]])
 
 
 def bash(script: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:

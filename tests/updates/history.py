@@ -123,6 +123,8 @@ class History:
         with without_git(ROOT) as tree:
             shutil.copytree(tree, folder, symlinks=True, dirs_exist_ok=True)
         shutil.copy2(ROOT / ".gitattributes", folder)
+        (folder / "hooks").mkdir(exist_ok=True)
+        shutil.copy2(ROOT / "hooks" / "carry_over.py", folder / "hooks")
         commit(folder, "The working tree")
         git(folder, "tag", version)
 

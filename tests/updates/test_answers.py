@@ -19,6 +19,7 @@ SWITCH = ["update", "--defaults", "-r", ":current:", "-d"]
 QUESTIONS = load(ROOT).questions
 
 
+@pytest.mark.job("switched")
 @pytest.mark.parametrize("row", params(ALONE, "switched"))
 def test_a_capability_is_added_and_taken_away(row: Row, history: History, tmp_path: Path) -> None:
     variant, base = row.name, base_of(row.name)

@@ -11,7 +11,8 @@ import pytest
 
 from hooks.variants import TARGETS
 from tests.conftest import ROOT
-from tests.installed import NODE, NPM, clean_environment, uv
+from tests.installed import clean_environment
+from tests.updates.commands import programs
 from tests.updates.edits import OUR_PROMPT, PROMPT
 from tests.updates.history import History, commit, git
 
@@ -39,13 +40,7 @@ class Shell:
     def __init__(self, bin: Path, template: Path, target: str) -> None:
         self.template, self.target = template, target
         self.environment = clean_environment()
-        commands = {"uvx": [sys.executable, "-m"], "uv": uv(), "npm": NPM, "npx": [*NPM, "exec"]}
-        bin.mkdir(parents=True)
-        for name, command in commands.items():
-            (bin / name).write_text(f'#!/bin/sh\nexec {" ".join(command)} "$@"\n')
-            (bin / name).chmod(0o755)
-        path = [str(bin), str(NODE.parent), self.environment["PATH"]]
-        self.environment["PATH"] = os.pathsep.join(path)
+        self.environment["PATH"] = programs(bin)
 
     def type(self, script: str, folder: Path) -> str:
         """Run commands in `folder`, as the table translates them; return all that they print."""

@@ -2,7 +2,7 @@
 
 import type { CapabilityClass } from './harness/index.ts'
 
-// Made with `text` and `integer` of the harness: `ordersUrl` is the variable ORDERS_URL.
+// Made with `string`, `integer` and others of the harness: `ordersUrl` is ORDERS_URL.
 export const OWN_SETTINGS = {}
 
 // Every command loads this file: import clients in `open`.

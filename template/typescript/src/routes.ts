@@ -2,5 +2,5 @@
 
 import type { Routes } from './harness/index.ts'
 
-// By method and path. Host, Origin and API_TOKEN are checked before a handler is called.
+// By method and path. Host, Origin, API_TOKEN and actor are checked before a handler is called.
 export const ROUTES: Routes = {}

@@ -1,8 +1,12 @@
 // The agent as a whole: the modules of the owner, and the capabilities of the answers.
 
+import { join, sep } from 'node:path'
+import { pathToFileURL } from 'node:url'
+
 import type { App, Capability, CapabilityClass } from './capability.ts'
 import { loadClasses, type Settings, SETTINGS } from './enabled.ts'
 import { type Finding, refuseErrors } from './findings.ts'
+import { logging } from './log.ts'
 import type { AgentModule, ModelModule, Modules, Routes } from './modules.ts'
 import { type CoreSettings, type Kind, readSettings } from './settings.ts'
 
@@ -14,6 +18,8 @@ export interface OwnModule {
 
 /** Your modules; those that need a framework or a client are loaded by the commands that do. */
 export interface OwnModules {
+  /** The folder of your modules. */
+  readonly folder: string
   readonly agent: () => Promise<AgentModule>
   readonly model: () => Promise<ModelModule>
   readonly routes: () => Promise<Routes>
@@ -27,9 +33,11 @@ export class AgentApp implements App<Settings> {
   readonly own: OwnModule
   readonly load: Modules
 
-  constructor({ agent, model, routes, memory, own }: OwnModules) {
+  constructor({ folder, agent, model, routes, memory, own }: OwnModules) {
     this.own = own
+    logging.sources = pathToFileURL(join(folder, sep)).href
     this.load = {
+      folder,
       agent: once(agent),
       model: once(model),
       routes: once(routes),

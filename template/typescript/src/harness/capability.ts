@@ -72,7 +72,10 @@ export class Capability<S extends CoreSettings = CoreSettings> implements Sessio
   read?(body: object, sessionId: string): TurnRequest | undefined
   /** Ask a person in the terminal what a turn waits for; return the request to go on. */
   ask?(result: TurnResult, request: TurnRequest, read: Read): Promise<TurnRequest | undefined>
-  /** Return routes that are called after the checks of Host, Origin and token. */
+  /**
+   * Return routes that are called after the checks of Host, Origin and token. A `route(…)` also
+   * has the actor of the request checked.
+   */
   routes?(): Routes
   /** Return routes that need no token. */
   publicRoutes?(): Routes

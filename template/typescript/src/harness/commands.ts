@@ -3,7 +3,7 @@
 import { existsSync } from 'node:fs'
 import { enableCompileCache } from 'node:module'
 import { createServer } from 'node:net'
-import { join, sep } from 'node:path'
+import { dirname, sep } from 'node:path'
 import { exit } from 'node:process'
 import { parseArgs } from 'node:util'
 
@@ -36,7 +36,7 @@ async function serve(args: string[], app: App): Promise<void> {
   const { reload } = readOptions('serve', ['reload'], args)
   if (reload) {
     const { serveWithReload } = await import('./http/reload.ts')
-    await serveWithReload()
+    await serveWithReload(app.load.folder)
   } else {
     const { serve } = await import('./http/serve.ts')
     await serve(app)
@@ -119,15 +119,14 @@ function usage(): string {
  *
  * A folder with settings or agents of its own is left alone.
  */
-function enterProject(): void {
-  const project = join(import.meta.dirname, '../..')
+function enterProject(project: string): void {
   const isInside = process.cwd().startsWith(project + sep)
   if (isInside && !existsSync('.env') && !existsSync('agents')) process.chdir(project)
 }
 
 /** Run the command of the arguments of this process. */
 export async function runCommand(app: AgentApp): Promise<void> {
-  enterProject()
+  enterProject(dirname(app.load.folder))
   enableCompileCache() // later starts reuse the compiled code
   const [name = '', ...args] = process.argv.slice(2)
   try {

@@ -22,7 +22,6 @@ export const TEMPORARY_KINDS: readonly string[] = [
 ]
 
 const MAX_CAUSES = 20
-const MODULES = new URL('..', import.meta.url).href
 
 /** Control characters except tab and line feed: they could move the cursor. */
 export const CONTROL = /(?![\t\n])\p{Cc}/gu
@@ -47,6 +46,7 @@ export type Fields = Record<string, string | number>
 export const logging = {
   isVerbose: false,
   isJson: false,
+  sources: 'file:///', // the URL of the folder of the owner's modules
   /** Whether turns have a line; a terminal shows how they end. */
   hasTurns: true,
   labels: (): Fields => ({}), // of the running turn
@@ -151,7 +151,7 @@ export function describe(error: unknown): string {
 export function placeOf(error: unknown): string {
   try {
     const { message, stack } = error as Error
-    const [, ...calls] = String(stack).replace(String(message), '').split(MODULES)
+    const [, ...calls] = String(stack).replace(String(message), '').split(logging.sources)
     const places = calls.flatMap((call) => /^[\w./-]+:\d+/.exec(call)?.[0] ?? [])
     const shown = places.slice(0, 3).map((place) => `src/${place}`)
     return shown.length > 0 ? ` at ${shown.join(' < ')}` : ''

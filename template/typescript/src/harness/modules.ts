@@ -34,6 +34,8 @@ export interface ModelModule {
 
 /** Loads the modules that need a framework or the client of a vendor. */
 export interface Modules {
+  /** The folder of your modules. */
+  readonly folder: string
   agent(): Promise<AgentModule>
   model(): Promise<ModelModule>
   routes(): Promise<Routes>
@@ -41,15 +43,44 @@ export interface Modules {
   memory?(): Promise<object>
 }
 
+/** A request to a route, after its checks. */
+export interface RouteCall {
+  /** The actor of the request; null without one, and for public routes. */
+  readonly actor: string | null
+  /** Return the body. Throws AgentError `payload_too_large`. */
+  body(): Promise<Uint8Array>
+}
+
 /** Answers a request to a route. */
 export type Handler = (
   request: IncomingMessage,
   response: ServerResponse,
   runtime: Runtime,
+  call: RouteCall,
 ) => void | Promise<void>
 
-/** Handlers by method and path, as in `GET /orders/{id}`; `{id}` matches one segment. */
-export type Routes = Readonly<Record<string, Handler>>
+/** What a route allows. */
+export interface RouteOptions {
+  /** Whether it needs no API_TOKEN; then it has no actor. */
+  readonly public?: boolean
+  /** The content types that a page may send. */
+  readonly types?: readonly string[]
+  /** The maximum size of a body; without it MAX_BODY_BYTES. */
+  readonly maxBytes?: number
+}
+
+/** A handler, and what its route allows. */
+export interface Route extends RouteOptions {
+  readonly handler: Handler
+}
+
+/** Return a route of an owner or a capability; a handler alone means `route(handler)`. */
+export function route(handler: Handler, options: RouteOptions = {}): Route {
+  return { ...options, handler }
+}
+
+/** Routes by method and path, as in `GET /orders/{id}`; `{id}` matches one segment. */
+export type Routes = Readonly<Record<string, Handler | Route>>
 
 /** The framework's options for the agent of one turn. */
 export interface Options {

@@ -6,11 +6,18 @@ import { inspect, parseEnv } from 'node:util'
 import { diagnostic, type Finding } from './findings.ts'
 
 /** One setting: its default, what is allowed in words, and how its text is read. */
-interface Setting<T> {
+export interface Setting<T> {
   readonly value: T
   readonly allowed: string
   /** Return the value of a text, or undefined if the text is not allowed. */
   readonly read: (text: string) => T | undefined
+  readonly isRequired: boolean
+  readonly isSecret: boolean
+}
+
+/** `required`: without a value, `check` reports an error and no command starts. */
+interface Options {
+  readonly required?: boolean
 }
 
 /** Settings by name; the setting `maxTurns` is read from the variable MAX_TURNS. */
@@ -19,34 +26,82 @@ export type SettingsOf<K> = {
   readonly [N in keyof K]: K[N] extends Setting<infer T> ? T : never
 }
 
+const BOOLEANS: Readonly<Record<string, boolean>> = { 1: true, true: true, 0: false, false: false }
+
 /** Return a setting that is a whole number. */
-export function integer(value: number, low: number, high: number): Setting<number> {
-  return {
-    value,
-    allowed: `a whole number from ${low} to ${high}`,
-    read: (text) => {
-      const isAllowed = /^[0-9]{1,10}$/.test(text) && low <= Number(text) && Number(text) <= high
-      return isAllowed ? Number(text) : undefined
-    },
+export function integer(
+  value: number,
+  low: number,
+  high: number,
+  options: Options = {},
+): Setting<number> {
+  const read = (text: string) => {
+    const isAllowed = /^[0-9]{1,10}$/.test(text) && low <= Number(text) && Number(text) <= high
+    return isAllowed ? Number(text) : undefined
   }
+  return setting(value, `a whole number from ${low} to ${high}`, read, options)
+}
+
+/** Return a setting that is on or off. */
+export function boolean(value = false, options: Options = {}): Setting<boolean> {
+  const read = (text: string) => BOOLEANS[text.toLowerCase()]
+  return setting(value, 'true or false', read, options)
 }
 
 /** Return a setting that is a text of this form; `allowed` is the form in words. */
-export function text<T extends string | null>(
+export function string<T extends string | null>(
   value: T,
   form = '.*',
   allowed = '',
+  options: Options = {},
 ): Setting<T | string> {
+  return setting<T | string>(value, allowed, reader(form), options)
+}
+
+/** Return a setting that is a list of texts of this form; commas separate them. */
+export function stringList(
+  value: readonly string[],
+  form: string,
+  allowed: string,
+  options: Options = {},
+): Setting<readonly string[]> {
+  const readItem = reader(form)
+  const read = (text: string) => {
+    const items = text.split(',').map((item) => item.trim())
+    return items.every((item) => readItem(item) !== undefined) ? items : undefined
+  }
+  return setting(value, allowed, read, options)
+}
+
+/** Return a setting whose value is never shown. */
+export function secret(
+  form = '[!-~]{1,4096}',
+  allowed = 'a text of visible ASCII characters',
+  options: Options = {},
+): Setting<string> {
+  return { ...setting('', allowed, reader(form), options), isSecret: true }
+}
+
+function reader(form: string): (text: string) => string | undefined {
   const pattern = new RegExp(`^(${form})$`, 's')
-  return { value, allowed, read: (text) => (pattern.test(text) ? text : undefined) }
+  return (text) => (pattern.test(text) ? text : undefined)
+}
+
+function setting<T>(
+  value: T,
+  allowed: string,
+  read: Setting<T>['read'],
+  { required = false }: Options,
+): Setting<T> {
+  return { value, allowed, read, isRequired: required, isSecret: false }
 }
 
 const HOST = '[A-Za-z0-9_.:\\[\\]-]+'
 const ORIGIN = `https?://${HOST}`
 
 const CORE_SETTINGS = {
-  model: text('offline'),
-  host: text('127.0.0.1'),
+  model: string('offline'),
+  host: string('127.0.0.1'),
   port: integer(8080, 0, 65_535),
   sessionCapacity: integer(128, 1, 1_000_000),
   sessionIdleSeconds: integer(3600, 1, 31_536_000),
@@ -67,10 +122,10 @@ const CORE_SETTINGS = {
   maxReplyBytes: integer(1_048_576, 1, 1_000_000_000),
   maxSnapshotBytes: integer(8_388_608, 1024, 1_000_000_000),
   shutdownGraceSeconds: integer(8, 0, 86_400),
-  allowedHosts: text('', `${HOST}( *, *${HOST})*`, 'a list like agent.example.com,10.0.0.5:80'),
-  allowedOrigins: text('', `${ORIGIN}( *, *${ORIGIN})*`, 'a list like https://www.example.com'),
-  logFormat: text('text', 'text|json', 'text or json'),
-  apiToken: text('', '[!-~]{1,4096}', 'a text of visible ASCII characters'),
+  allowedHosts: string('', `${HOST}( *, *${HOST})*`, 'a list like agent.example.com,10.0.0.5:80'),
+  allowedOrigins: string('', `${ORIGIN}( *, *${ORIGIN})*`, 'a list like https://www.example.com'),
+  logFormat: string('text', 'text|json', 'text or json'),
+  apiToken: secret(),
 }
 
 /** The settings of the core; docs/settings.md explains each. */
@@ -86,22 +141,30 @@ export function createSettings<K extends Kind = {}>(
   return { ...(defaults as CoreSettings & SettingsOf<K>), ...given }
 }
 
+// Names of settings whose values are not shown.
+const SECRET = /(^|_)(API)?(KEY|PASSWORD|SECRET|TOKEN)$/
+
 /** Read the environment and .env; return the settings and the findings. Blank means unset. */
 export function readSettings<K extends Kind = {}>(
   kind?: K,
 ): [CoreSettings & SettingsOf<K>, Finding[]] {
   const values: Record<string, unknown> = {}
   const findings = readEnvFile()
-  for (const [setting, { allowed, read }] of Object.entries({ ...CORE_SETTINGS, ...kind })) {
-    const name = setting.replace(/[A-Z]/g, '_$&').toUpperCase()
+  for (const [key, declared] of Object.entries({ ...CORE_SETTINGS, ...kind })) {
+    const { allowed } = declared
+    const name = key.replace(/[A-Z]/g, '_$&').toUpperCase()
     const given = process.env[name]?.trim()
-    if (!given) continue
-    const value = read(given)
-    if (value !== undefined) {
-      values[setting] = value
+    if (!given) {
+      const message = `${name} is not set: allowed is ${allowed}.`
+      if (declared.isRequired) findings.push(diagnostic(`SET-${name}`, message))
       continue
     }
-    const isSecret = /(^|_)(API)?(KEY|PASSWORD|SECRET|TOKEN)$/.test(name)
+    const value = declared.read(given)
+    if (value !== undefined) {
+      values[key] = value
+      continue
+    }
+    const isSecret = declared.isSecret || SECRET.test(name)
     const shown = isSecret ? 'invalid' : inspect(withoutPassword(given).slice(0, 80))
     findings.push(diagnostic(`SET-${name}`, `${name} is ${shown}: allowed is ${allowed}.`))
   }

@@ -13,11 +13,13 @@ import { app } from '../../src/app.ts'
 import { type Settings, SETTINGS } from '../../src/harness/enabled.ts'
 import type { Capability } from '../../src/harness/capability.ts'
 import { type Chunk, TurnRequest } from '../../src/harness/contract.ts'
+import { refuseErrors } from '../../src/harness/findings.ts'
 import type { Modules } from '../../src/harness/modules.ts'
 import { Runtime } from '../../src/harness/runtime.ts'
 import { createApp } from '../../src/harness/http/server.ts'
 import { createSettings, type SettingsOf } from '../../src/harness/settings.ts'
 import { OWN_SETTINGS } from '../../src/own_capabilities.ts'
+import { ENVIRONMENT } from '../own_fixtures.ts'
 import type { Answer } from './script.ts'
 import { ScriptedModel } from './scripted_model.ts'
 
@@ -38,6 +40,7 @@ mock.method(console, 'error', () => {}) // the log
 for (const name in process.env) {
   if (/^(AGENT_ID|MODEL|SECRET|SESSION)/.test(name)) delete process.env[name]
 }
+Object.assign(process.env, ENVIRONMENT)
 
 type Fields = Record<string, string>
 
@@ -155,6 +158,27 @@ export class Client {
     const { data } = await this.runtime.sessions.read(session, null)
     return data.messages as Message[]
   }
+}
+
+/**
+ * Return a client of a server with all capabilities, also yours, which are open during a test.
+ *
+ * Settings come from the environment, then from `values`.
+ */
+export async function openClient(
+  context: TestContext,
+  script: readonly Answer[] = [],
+  values: Partial<AllSettings> = {},
+): Promise<Client> {
+  const [settings, findings] = app.readSettings()
+  refuseErrors(findings)
+  const all = { ...settings, ...values }
+  const capabilities = await app.makeCapabilities(all)
+  const client = new Client(script, all, () => capabilities)
+  await client.runtime.open()
+  client.runtime.model = client.model
+  context.after(() => client.runtime.close())
+  return client
 }
 
 function headersOf({ session, actor, key }: Caller): Fields {

@@ -4,6 +4,8 @@ import os
 from unittest.mock import patch
 
 import pytest
+from own_fixtures import *
+from own_fixtures import ENVIRONMENT
 
 from my_agent.harness import settings
 
@@ -13,6 +15,7 @@ patch.object(settings, "read_env_file", list).start()
 for name in os.environ:
     if name.startswith(UNSET):
         os.environ[name] = ""
+os.environ.update(ENVIRONMENT)
 
 
 @pytest.fixture

@@ -21,7 +21,8 @@ export function createHttpServer(app: RequestListener, settings: CoreSettings): 
   const limits = { headersTimeout: limit, requestTimeout: limit, keepAliveTimeout: limit }
   // The app itself refuses a request without Host.
   const options = { ...limits, connectionsCheckingInterval: 1000, requireHostHeader: false }
-  const [sockets, most] = [new Set<Socket>(), maxConnections(settings.maxTurns)]
+  const sockets = new Set<Socket>()
+  const most = maxConnections(settings.maxTurns)
   return createServer(options, app)
     .on('clientError', refuse)
     .on('request', ({ socket }) => {

@@ -10,36 +10,34 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 import { InProcess, type SessionStore } from '../sessions/session_store.ts'
 
-const FOLDER = join(import.meta.dirname, '../..')
-const SOURCES = [FOLDER, 'agents', 'collections']
 const FILES = ['.env', '.mcp.json']
-const SERVE = [...process.execArgv, join(FOLDER, 'main.ts'), 'serve']
 // Names the open file in which a child leaves its sessions to the next one; other processes have
 // neither. The file has no name, so nothing of it outlives them.
 const HANDED_OVER = 'RELOAD_FD'
 
-/** Serve until a signal ends it. */
-export async function serveWithReload(): Promise<void> {
+/** Serve until a signal ends it; restart after a change of the sources in `folder`. */
+export async function serveWithReload(folder: string): Promise<void> {
+  const program = [...process.execArgv, process.argv[1]!, 'serve']
   const signals: string[] = []
   let child: ChildProcess | undefined
   for (const name of ['SIGINT', 'SIGTERM'] as const) {
     process.on(name, () => signals.push(name) > 1 && child?.kill(name))
   }
   const isKilled = process.platform === 'win32' // a child, which has no time to leave anything
-  const folder = mkdtempSync(join(tmpdir(), 'sessions-'))
-  const sessions = isKilled ? 'ignore' : openSync(join(folder, 'sessions.json'), 'ax+', 0o600)
-  rmSync(folder, { recursive: true })
+  const hidden = mkdtempSync(join(tmpdir(), 'sessions-'))
+  const sessions = isKilled ? 'ignore' : openSync(join(hidden, 'sessions.json'), 'ax+', 0o600)
+  rmSync(hidden, { recursive: true })
   const env = { ...process.env, [HANDED_OVER]: isKilled ? '' : '3' }
   let code = 0
   while (signals.length === 0) {
-    const before = modificationTimes()
+    const before = modificationTimes(folder)
     const stdio: StdioOptions = ['inherit', 'inherit', 'inherit', sessions]
-    child = spawn(process.execPath, SERVE, { stdio, env })
+    child = spawn(process.execPath, program, { stdio, env })
     const exit = once(child, 'exit')
     let changed: string | undefined
     while (signals.length === 0 && changed === undefined) {
       await sleep(500)
-      const now = modificationTimes()
+      const now = modificationTimes(folder)
       const paths = [...before.keys(), ...now.keys()].sort()
       changed = paths.find((path) => before.get(path) !== now.get(path))
     }
@@ -66,9 +64,9 @@ export function takeOver(store: SessionStore): () => void {
 }
 
 /** Return the files and when they changed; no hidden file and no backup. */
-function modificationTimes(): Map<string, number> {
+function modificationTimes(sources: string): Map<string, number> {
   const [paths, times] = [[...FILES], new Map<string, number>()]
-  for (const folder of SOURCES.filter((path) => existsSync(path))) {
+  for (const folder of [sources, 'agents', 'collections'].filter((path) => existsSync(path))) {
     const names = readdirSync(folder, { recursive: true, encoding: 'utf8' })
     const shown = names.filter((name) => !/(^|[/\\])\.|~$/.test(name))
     paths.push(...shown.map((name) => join(folder, name)))

@@ -28,14 +28,20 @@ export function pathOf({ url = '' }: IncomingMessage): string {
   }
 }
 
-/** Throw AgentError unless Host, Origin and token allow a request. */
-export function checkAccess(request: IncomingMessage, runtime: Runtime, needsToken = true): void {
+/** Throw AgentError unless Host, Origin, Content-Type and token allow a request. */
+export function checkAccess(
+  request: IncomingMessage,
+  runtime: Runtime,
+  needsToken = true,
+  types: readonly string[] = ['application/json'],
+): void {
   refuseForeign(request, runtime, !needsToken)
+  refuseType(request, types)
   if (needsToken) authorize(request, runtime)
 }
 
 function refuseForeign(request: IncomingMessage, { settings }: Runtime, isPublic: boolean): void {
-  const { host = [], origin = [], 'content-type': types = [] } = request.headersDistinct
+  const { host = [], origin = [] } = request.headersDistinct
   // HTTP/1.0 has no Host: health checks of proxies send none.
   const isCheck = request.httpVersion === '1.0' && pathOf(request) === '/ping'
   if (host.length !== 1 && !(isCheck && host.length === 0))
@@ -57,10 +63,16 @@ function refuseForeign(request: IncomingMessage, { settings }: Runtime, isPublic
     const isListed = isAllowed(value, settings.allowedOrigins)
     if (!isListed) throw forbidden('ALLOWED_ORIGINS', 'Origin', value)
   }
-  const isJson = types.every((type) => /^ *application\/json *(;|$)/i.test(type))
-  const isTyped = types.length > 0 || request.method !== 'POST' // untyped POSTs get no preflight
-  if (origin.length > 0 && !(isJson && isTyped)) {
-    throw new AgentError('invalid_request', 'With an Origin, send Content-Type: application/json.')
+}
+
+/** Throw AgentError if a page sends a Content-Type that the route does not list. */
+function refuseType(request: IncomingMessage, types: readonly string[]): void {
+  const { origin, 'content-type': sent = [] } = request.headersDistinct
+  const isListed = sent.every((type) => types.includes(type.split(';')[0]!.trim().toLowerCase()))
+  const isTyped = sent.length > 0 || request.method !== 'POST' // untyped POSTs get no preflight
+  if (origin && !(isListed && isTyped)) {
+    const what = `With an Origin, send Content-Type: ${types.join(' or ')}.`
+    throw new AgentError('invalid_request', what)
   }
 }
 
@@ -104,7 +116,8 @@ export async function readCall(
   runtime: Runtime,
 ): Promise<TurnRequest | Change> {
   const sentId = readHeader(request, contract.SESSION_HEADER)
-  const [isNew, sessionId] = [sentId === null, sentId ?? randomUUID()]
+  const isNew = sentId === null
+  const sessionId = sentId ?? randomUUID()
   // The response names the session even if the request is refused.
   if (contract.SESSION_ID.test(sessionId)) response.setHeader(contract.SESSION_HEADER, sessionId)
   checkAccess(request, runtime)
@@ -151,7 +164,8 @@ export function parseJson(body: Uint8Array): unknown {
   try {
     // The decoder would drop a byte order mark, which is not JSON.
     const text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(body)
-    let [level, isQuoted] = [0, false]
+    let level = 0
+    let isQuoted = false
     for (let at = 0; at < text.length; at++) {
       const character = text[at]
       if (character === '\\') at++
@@ -172,7 +186,8 @@ function readBody(body: unknown, sessionId: string, runtime: Runtime): TurnReque
     throw new AgentError('invalid_request', 'The body must be an object.')
   }
   const { prompt, end_session: endSession = false, fork } = body as Record<string, unknown>
-  const [actor, key, hasPrompt] = [null, null, 'prompt' in body]
+  const caller = { actor: null, key: null } // the headers name it
+  const hasPrompt = 'prompt' in body
   const asked = runtime.read(body, sessionId)
   const isTurn = asked !== undefined || hasPrompt || 'replace_turn' in body
   const isFork = (fork ?? null) !== null
@@ -180,13 +195,13 @@ function readBody(body: unknown, sessionId: string, runtime: Runtime): TurnReque
     throw new AgentError('invalid_request', 'Send at_turn only with fork.')
   }
   if (endSession === true && !isTurn && !isFork) {
-    return { sessionId, actor, key, fork: '', turns: 0 }
+    return { sessionId, ...caller, fork: '', turns: 0 }
   }
   if (endSession !== false) {
     throw new AgentError('invalid_request', 'Send end_session as true, in a request of its own.')
   }
   if (typeof fork === 'string' && contract.SESSION_ID.test(fork) && !isTurn) {
-    return { sessionId, actor, key, fork, turns: readNumber(body, 'at_turn') }
+    return { sessionId, ...caller, fork, turns: readNumber(body, 'at_turn') }
   }
   if (isFork) {
     throw new AgentError('invalid_request', 'Send fork as a session id, in a request of its own.')

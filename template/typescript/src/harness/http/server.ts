@@ -8,13 +8,16 @@ import { AgentError, type Change, type Chunk, Data, isBlank, Source } from '../c
 import { SESSION_HEADER, Turn, TurnRequest, type TurnResult } from '../contract.ts'
 import { CommandError } from '../findings.ts'
 import { asAgentError, log } from '../log.ts'
-import { checkAccess, pathOf, readCall, wantsEvents } from './requests.ts'
-import type { Handler, Routes, Runtime } from '../modules.ts'
+import { checkAccess, pathOf, readActor, readCall, receive, wantsEvents } from './requests.ts'
+import { type Handler, type Route, route, type Routes, type Runtime } from '../modules.ts'
 import { serialize } from '../sessions/sessions.ts'
 import { splitList } from '../settings.ts'
 
 /** The running agent, and the capabilities whose routes and middleware it serves. */
 type Served = Runtime & { readonly capabilities: readonly Capability[] }
+
+/** Answers a request, or throws AgentError. */
+type Answer = (request: IncomingMessage, response: ServerResponse) => void | Promise<void>
 
 const KEEP_ALIVE = ': keep-alive\n\n' // a comment of the stream: proxies end silent requests
 
@@ -56,27 +59,26 @@ export class Events {
 /** Return the app with the routes of the contract, those of the owner and of capabilities. */
 export function createApp(runtime: Served, ownRoutes: Routes): RequestListener {
   const pages = splitList(runtime.settings.allowedOrigins)
-  const routes: Record<string, Handler> = {}
+  const routes: Record<string, Answer> = {}
 
-  /** Add routes that are called after the checks of Host, Origin and token. */
-  function add(added: Routes = {}, needsToken = true): void {
-    for (const [name, handler] of Object.entries(added)) {
+  /** Add routes that are called after the checks of a request. */
+  function add(added: Routes = {}, isPublic = false): void {
+    for (const [name, given] of Object.entries(added)) {
       if (!/^[A-Z]+ \/\S*$/.test(name)) {
         throw new CommandError(`'${name}' is not a valid route: write it like 'GET /version'.`)
       }
-      routes[name] ??= async (request, response) => {
-        checkAccess(request, runtime, needsToken)
-        await handler(request, response, runtime)
-      }
+      routes[name] ??= answerOf(given, runtime, isPublic)
     }
   }
 
-  routes['POST /invocations'] = invoke
-  add({ 'GET /ping': ping }, false)
-  add(ownRoutes)
+  routes['POST /invocations'] = (request, response) => invoke(request, response, runtime)
+  add({ 'GET /ping': ping }, true)
+  for (const [name, given] of Object.entries(ownRoutes)) {
+    add({ [name]: typeof given === 'function' ? route(given) : given })
+  }
   for (const capability of runtime.capabilities) {
     add(capability.routes?.())
-    add(capability.publicRoutes?.(), false)
+    add(capability.publicRoutes?.(), true)
   }
 
   /** Set CORS headers for a page in ALLOWED_ORIGINS; return whether it answered a preflight. */
@@ -92,11 +94,12 @@ export function createApp(runtime: Served, ownRoutes: Routes): RequestListener {
     return true
   }
 
-  async function route(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const [path, method] = [pathOf(request), request.method?.replace(/^HEAD$/, 'GET')]
+  async function respond(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const path = pathOf(request)
+    const method = request.method?.replace(/^HEAD$/, 'GET')
     const names = Object.keys(routes).filter((name) => matches(name.split(' ')[1] ?? '', path))
     const found = names.find((name) => name.startsWith(`${method} `))
-    if (found) return void (await routes[found]!(request, response, runtime))
+    if (found) return void (await routes[found]!(request, response))
     if (names.length === 0) throw new AgentError('not_found')
     const methods = [...new Set(names.map((name) => name.split(' ')[0]))].join(', ')
     response.setHeader('Allow', methods.replace('GET', 'GET, HEAD'))
@@ -104,8 +107,26 @@ export function createApp(runtime: Served, ownRoutes: Routes): RequestListener {
   }
 
   const wrap = (app: RequestListener, capability: Capability) => capability.wrap?.(app) ?? app
-  const app = answering(runtime.capabilities.reduceRight(wrap, answering(route)))
+  const app = answering(runtime.capabilities.reduceRight(wrap, answering(respond)))
   return (request, response) => answerPage(request, response) || app(request, response)
+}
+
+/**
+ * Return the function that checks a request, then calls the handler of a route.
+ *
+ * A capability's handler that is no Route reads the actor itself.
+ */
+function answerOf(given: Handler | Route, runtime: Runtime, isPublic: boolean): Answer {
+  const isPlain = typeof given === 'function'
+  const { handler, types, ...options } = isPlain ? route(given) : given
+  const needsToken = !isPublic && !options.public
+  const { maxBytes = runtime.settings.maxBodyBytes } = options
+  return async (request, response) => {
+    checkAccess(request, runtime, needsToken, types)
+    const actor = needsToken && !isPlain ? readActor(request, runtime) : null
+    const body = () => runtime.turns.reading(() => receive(request, maxBytes))
+    await handler(request, response, runtime, { actor, body })
+  }
 }
 
 /** Return the app as one that answers its errors, too. */
@@ -123,7 +144,11 @@ const ping: Handler = (_, response, runtime) => {
   send(response, { status, time_of_last_update: turns.since(status) })
 }
 
-const invoke: Handler = async (request, response, runtime) => {
+async function invoke(
+  request: IncomingMessage,
+  response: ServerResponse,
+  runtime: Runtime,
+): Promise<void> {
   const call = await readCall(request, response, runtime)
   const events = wantsEvents(request) ? new Events() : null
   if (call instanceof TurnRequest) return relay(response, runtime, call, events)
@@ -134,7 +159,8 @@ const invoke: Handler = async (request, response, runtime) => {
 
 /** Whether a path has the form of a pattern, in which `{id}` matches one segment. */
 function matches(pattern: string, path: string): boolean {
-  const [parts, segments] = [pattern.split('/'), path.split('/')]
+  const parts = pattern.split('/')
+  const segments = path.split('/')
   const isSame = (part: string, at: number) =>
     part === segments[at] || (/^\{\w+\}$/.test(part) && segments[at])
   return parts.length === segments.length && parts.every(isSame)

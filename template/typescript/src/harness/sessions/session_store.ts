@@ -32,6 +32,9 @@ export interface SessionStore {
 
   /** Delete the session, known or not. */
   end(sessionId: string): Promise<void>
+
+  /** Yield the ids and snapshots of all sessions that can be read; this uses none of them. */
+  snapshots(): AsyncIterable<[string, string]>
 }
 
 /** A SessionStore in memory, limited in sessions and bytes; drops the least recently used first. */
@@ -43,7 +46,8 @@ export class InProcess implements SessionStore {
 
   constructor(settings: CoreSettings, description = 'in this process') {
     this.description = description
-    const [max, ttl] = [settings.sessionCapacity, settings.sessionIdleSeconds * 1000]
+    const max = settings.sessionCapacity
+    const ttl = settings.sessionIdleSeconds * 1000
     this.maxBytes = settings.maxSnapshotBytes
     const maxSize = 16 * this.maxBytes
     const sizeCalculation = ({ snapshot }: Stored) => Buffer.byteLength(snapshot) || 1
@@ -61,5 +65,11 @@ export class InProcess implements SessionStore {
 
   async end(sessionId: string): Promise<void> {
     this.entries.delete(sessionId)
+  }
+
+  async *snapshots(): AsyncGenerator<[string, string]> {
+    for (const [id, { snapshot }] of Array.from(this.entries.entries())) {
+      yield [id, snapshot]
+    }
   }
 }

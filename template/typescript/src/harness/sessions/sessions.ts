@@ -43,6 +43,20 @@ export interface LastTurn {
   dropped?: boolean
 }
 
+/** A session of an actor: its id, the number of its last turn, and the time of that save. */
+export interface SessionInfo {
+  readonly sessionId: string
+  readonly turns: number
+  readonly savedAt: string
+}
+
+/** A turn that a session holds. */
+export interface SessionTurn {
+  readonly number: number
+  readonly prompt: string
+  readonly reply: string
+}
+
 /** What a framework keeps of a session; messages are in its own form. */
 export interface Data {
   messages: unknown[]
@@ -491,6 +505,36 @@ export class Sessions {
     if (loaded) return new Session(this, sessionId, actor, loaded)
     const { signal } = new AbortController()
     return this.open(sessionId, actor, signal, async (session) => session)
+  }
+
+  /**
+   * Return the sessions of an actor, forks included, the last saved first.
+   *
+   * This reads all sessions of the store. Throws AgentError `store_unavailable`.
+   */
+  async list(actor: string | null): Promise<SessionInfo[]> {
+    const found: SessionInfo[] = []
+    for await (const [sessionId, text] of this.store.snapshots()) {
+      const { app_data: last, created_at: savedAt } = JSON.parse(text) as Snapshot
+      if (last.actor === actor) found.push({ sessionId, turns: last.turn, savedAt })
+    }
+    return found.sort((one, other) => other.savedAt.localeCompare(one.savedAt))
+  }
+
+  /** Return the turns that a session holds, in order. Throws as `open` does. */
+  async turns(sessionId: string, actor: string | null): Promise<SessionTurn[]> {
+    const { data, number, turns } = await this.read(sessionId, actor)
+    const first = number - turns.length + 1
+    return turns.map(({ at }, index) => {
+      const messages = data.messages.slice(at, turns[index + 1]?.at) as Message[]
+      return { number: first + index, prompt: textOf(messages[0]!), reply: replyOf(messages) }
+    })
+  }
+
+  /** Delete a session. Throws as `open` does. */
+  async end(sessionId: string, actor: string | null): Promise<void> {
+    const { signal } = new AbortController()
+    await this.open(sessionId, actor, signal, (session) => session.end())
   }
 
   async #load(sessionId: string): Promise<Loaded> {

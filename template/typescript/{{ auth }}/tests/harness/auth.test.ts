@@ -6,6 +6,8 @@ import { before, describe, mock, test } from 'node:test'
 import { exportJWK, generateKeyPair, SignJWT } from 'jose'
 
 import { Auth } from '../../src/harness/auth/capability.ts'
+import { Capability } from '../../src/harness/capability.ts'
+import type { Turn } from '../../src/harness/contract.ts'
 import type { Settings } from '../../src/harness/enabled.ts'
 import { ACTOR, type AgentResponse, Client, SESSION } from './client.ts'
 import { reply } from './script.ts'
@@ -111,5 +113,22 @@ describe('an actor has to wait', () => {
     assert.equal(second.status, 429)
     assert.equal(second.error, 'rate_limited')
     assert.equal(client.model.requests.length, 1)
+  })
+
+  test('when a tool has charged its tokens', async () => {
+    class Charging extends Capability {
+      override around(turn: Turn, run: () => Promise<unknown>): Promise<unknown> {
+        turn.charge({ inputTokens: 100_000 })
+        return run()
+      }
+    }
+    const settings = { authIssuer: ISSUER, authAudience: 'me', actorTokensPerDay: 100_000 }
+    const client = new Client([reply('Yes.')], settings, (given, load) => {
+      return [new Auth(given, [], load), new Charging(given, [], load)]
+    })
+    const first = await ask(client, await tokenOf('ada'))
+    assert.equal(first.turn, 1)
+    const second = await ask(client, await tokenOf('ada'))
+    assert.equal(second.error, 'rate_limited')
   })
 })

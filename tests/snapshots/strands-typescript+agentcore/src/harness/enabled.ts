@@ -48,6 +48,5 @@ export async function loadClasses(): Promise<CapabilityClass[]> {
     (await import('./collections/capability.ts')).Declarations,
     (await import('./memory/long_term.ts')).LongTermMemory,
     (await import('./collections/state.ts')).EarlierTurns,
-    (await import('./memory/session.ts')).RecordedSessions,
   ]
 }

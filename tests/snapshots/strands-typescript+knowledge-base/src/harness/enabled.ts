@@ -51,6 +51,5 @@ export async function loadClasses(): Promise<CapabilityClass[]> {
     (await import('./memory/long_term.ts')).LongTermMemory,
     (await import('./extraction/capability.ts')).Extraction,
     (await import('./collections/state.ts')).EarlierTurns,
-    (await import('./memory/session.ts')).RecordedSessions,
   ]
 }

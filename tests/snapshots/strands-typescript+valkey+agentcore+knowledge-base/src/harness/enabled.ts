@@ -65,6 +65,5 @@ export async function loadClasses(): Promise<CapabilityClass[]> {
     (await import('./extraction/capability.ts')).Extraction,
     (await import('./memory/session_erasure.ts')).SessionErasure,
     (await import('./collections/state.ts')).EarlierTurns,
-    (await import('./memory/session.ts')).RecordedSessions,
   ]
 }

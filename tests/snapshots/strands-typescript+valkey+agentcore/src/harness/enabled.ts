@@ -62,6 +62,5 @@ export async function loadClasses(): Promise<CapabilityClass[]> {
     (await import('./memory/long_term.ts')).LongTermMemory,
     (await import('./memory/session_erasure.ts')).SessionErasure,
     (await import('./collections/state.ts')).EarlierTurns,
-    (await import('./memory/session.ts')).RecordedSessions,
   ]
 }

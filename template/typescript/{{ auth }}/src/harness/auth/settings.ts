@@ -1,15 +1,15 @@
 // The settings of callers: whose tokens are accepted, which of them, and what an actor may use.
 
-import { type CoreSettings, integer, type SettingsOf, text } from '../settings.ts'
+import { type CoreSettings, integer, type SettingsOf, string } from '../settings.ts'
 
 export const PUBLIC = '^https://[^\\s/?#@]+(/[^\\s?#]*)?$'
 export const LOOPBACK = '^http://(localhost|127(\\.\\d+){3}|\\[::1\\])(:\\d+)?(/[^\\s?#]*)?$'
 const NO_LIMIT = 1_000_000_000
 
 export const AUTH_SETTINGS = {
-  authIssuer: text('', `|${PUBLIC}|${LOOPBACK}`, 'an https address'),
-  authAudience: text('', '|[ ,]*[^ ,].*', 'names with commas between them'),
-  authActorClaim: text('sub', '[!-~]{1,64}', 'the name of a claim'),
+  authIssuer: string('', `|${PUBLIC}|${LOOPBACK}`, 'an https address'),
+  authAudience: string('', '|[ ,]*[^ ,].*', 'names with commas between them'),
+  authActorClaim: string('sub', '[!-~]{1,64}', 'the name of a claim'),
   // 0 is no limit.
   actorTurnsPerMinute: integer(0, 0, NO_LIMIT),
   actorTurnsPerDay: integer(0, 0, NO_LIMIT),

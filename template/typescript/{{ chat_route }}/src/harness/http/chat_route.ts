@@ -242,7 +242,8 @@ async function readRequest(
   if (last.role !== 'user') {
     throw new AgentError('invalid_request', 'The last message must be one of role user.')
   }
-  const [messageId, seen] = [body.messageId ?? null, body.seen ?? null]
+  const messageId = body.messageId ?? null
+  const seen = body.seen ?? null
   const isNamed = messageId === null || typeof messageId === 'string'
   if (!isNamed || !(seen === null || isNumber(seen))) {
     const what = 'Send messageId as the id of a message, and seen as the number of a turn, or 0.'
@@ -253,7 +254,8 @@ async function readRequest(
   }
   const text = last.parts.map(({ text: part }) => part).join('')
   const prompt = checkPrompt(text, runtime.settings.maxPromptChars)
-  const [actor, id] = [readActor(request, runtime), last.id]
+  const actor = readActor(request, runtime)
+  const { id } = last
   if (typeof id !== 'string' || !KEY.test(id)) {
     const what = 'The id of a message is 1 to 128 visible ASCII characters.'
     throw new AgentError('invalid_request', what)

@@ -1,12 +1,12 @@
 // The settings of the collections, and the option of `check` that sets one.
 
-import { type CoreSettings, integer, type SettingsOf, text } from '../settings.ts'
+import { type CoreSettings, integer, type SettingsOf, string } from '../settings.ts'
 
 export const DECLARATION_SETTINGS = {
   secretCacheSeconds: integer(300, 0, 86_400),
-  agentId: text(null), // null: the only file in agents/
-  secretsPrefix: text(''), // of paths, where they are names in AWS Secrets Manager
-  checkAgainst: text(''), // a commit of git
+  agentId: string(null), // null: the only file in agents/
+  secretsPrefix: string(''), // of paths, where they are names in AWS Secrets Manager
+  checkAgainst: string(''), // a commit of git
 }
 
 export type DeclarationSettings = CoreSettings & SettingsOf<typeof DECLARATION_SETTINGS>

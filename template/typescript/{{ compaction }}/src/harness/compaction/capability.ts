@@ -101,7 +101,8 @@ export class Compaction extends Capability<Settings> {
       .digest('hex')
     let known = this.#summaries.get(digest)
     if (known === undefined) {
-      const [began, count] = [performance.now(), dropped.length - at]
+      const began = performance.now()
+      const count = dropped.length - at
       try {
         this.#checkPause(sessionId)
         const asked = await this.#summarize(turn, dropped.slice(0, at), dropped.slice(at))

@@ -1,10 +1,10 @@
 // The settings of compaction.
 
-import { integer, text } from '../settings.ts'
+import { integer, string } from '../settings.ts'
 
 export const COMPACTION_SETTINGS = {
   /** The model that summarizes; '' means MODEL. */
-  compactionModel: text(''),
+  compactionModel: string(''),
   /** How long a turn waits for a summary. */
   compactionTimeoutSeconds: integer(30, 1, 86_400),
 }

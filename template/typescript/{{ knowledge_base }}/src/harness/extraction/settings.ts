@@ -1,10 +1,10 @@
 // The settings of extraction.
 
-import { integer, text } from '../settings.ts'
+import { integer, string } from '../settings.ts'
 
 export const EXTRACTION_SETTINGS = {
   /** The model that finds facts; '' means MODEL. */
-  extractionModel: text(''),
+  extractionModel: string(''),
   /** How long it may take. */
   extractionTimeoutSeconds: integer(60, 1, 600),
 }

@@ -1,9 +1,9 @@
 // The settings of the MCP servers.
 
-import { type CoreSettings, integer, type SettingsOf, text } from '../settings.ts'
+import { type CoreSettings, integer, type SettingsOf, string } from '../settings.ts'
 
 export const MCP_SETTINGS = {
-  mcpFile: text('.mcp.json'),
+  mcpFile: string('.mcp.json'),
   mcpTimeoutSeconds: integer(30, 1, 3600),
 }
 

@@ -1,7 +1,7 @@
 // The settings of long-term memory.
 
 import type { DeclarationSettings } from '../collections/settings.ts'
-import { integer, type SettingsOf, text } from '../settings.ts'
+import { integer, type SettingsOf, string } from '../settings.ts'
 
 const PROJECT_ID = '[a-z0-9][a-z0-9_-]{0,63}'
 
@@ -10,7 +10,7 @@ export const MEMORY_SETTINGS = {
   recallOverfetch: integer(4, 1, 100),
   addMemoryTool: integer(0, 0, 1),
   // AgentCore Memory allows no other values of a namespace variable.
-  projectId: text(null, PROJECT_ID, `a text like ${PROJECT_ID}`),
+  projectId: string(null, PROJECT_ID, `a text like ${PROJECT_ID}`),
 }
 
 export type MemorySettings = DeclarationSettings & SettingsOf<typeof MEMORY_SETTINGS>

@@ -50,7 +50,7 @@ type Json = Record<string, unknown>
 const { rawJSON } = JSON as unknown as { rawJSON: (text: string) => unknown }
 
 /** Return a `fetch` like `boundedFetch`, which makes streamed answers strict. */
-export function chatFetch(settings: CoreSettings): typeof fetch {
+export function chatFetch(settings: CoreSettings): typeof globalThis.fetch {
   const fetch = boundedFetch(settings)
   return async (input, init) => {
     const response = await fetch(input, init)

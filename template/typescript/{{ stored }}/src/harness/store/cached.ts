@@ -8,7 +8,8 @@ import { LRUCache } from 'lru-cache'
 import { AgentError } from '../contract.ts'
 import { log } from '../log.ts'
 import { InProcess, type SessionStore, type Stored } from '../sessions/session_store.ts'
-import { Conflict, type DurableStore, idAfter, isOlder, StoreUnavailable } from './base.ts'
+import { Conflict, type DurableStore, idAfter, isOlder } from './base.ts'
+import { StoreUnavailable, Unsupported } from './base.ts'
 import type { StoreSettings } from './settings.ts'
 import { foreignFormat, isSame, readSnapshot } from './snapshot.ts'
 
@@ -132,6 +133,25 @@ export class CachedStore implements SessionStore {
     else await this.#store.end(sessionId).catch(fail)
   }
 
+  /**
+   * Yield the ids and snapshots of the sessions; leave out those that cannot be read.
+   *
+   * Throws AgentError `store_unavailable`, also for a store that cannot list its sessions.
+   */
+  async *snapshots(): AsyncGenerator<[string, string]> {
+    const own = new Map<string, string>()
+    for await (const [id, snapshot] of this.#own?.snapshots() ?? []) own.set(id, snapshot)
+    for (const id of await this.#store.sessions().catch(fail)) {
+      if (own.has(id) || FORGOTTEN.test(id)) continue
+      const stored = await this.#store.load(id).catch(fail)
+      const snapshot = stored && readSnapshot(stored.snapshot, this.maxBytes)
+      if (snapshot) yield [id, snapshot]
+    }
+    for (const [id, snapshot] of own) {
+      if (snapshot) yield [id, snapshot] // without a snapshot: ended in this process
+    }
+  }
+
   /** Return the revision of a save whose acknowledgement was lost, or throw its error. */
   async #findSaved(sessionId: string, snapshot: string, error: unknown): Promise<string | null> {
     const stored = await this.#store.load(sessionId).catch((again) => {
@@ -187,6 +207,7 @@ export class CachedStore implements SessionStore {
 /** Throw the AgentError for an error of the store. */
 function fail(error: unknown): never {
   if (error instanceof Conflict) throw new AgentError('session_conflict')
-  if (!(error instanceof StoreUnavailable)) throw error
+  const isKnown = error instanceof StoreUnavailable || error instanceof Unsupported
+  if (!isKnown) throw error
   throw new AgentError('store_unavailable', '', error.message)
 }

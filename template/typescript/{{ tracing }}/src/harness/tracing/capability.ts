@@ -25,7 +25,6 @@ import { currentTrace, nameTraces, rememberTrace } from './log_lines.ts'
 import { Metrics } from './metrics.ts'
 import { turnSpan } from './spans.ts'
 
-const MANIFEST = join(import.meta.dirname, '../../../package.json')
 const SIGNALS = ['Traces', 'Metrics']
 const CAPTURE = 'OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT'
 
@@ -42,7 +41,8 @@ export class Tracing extends Capability {
    */
   override async open(): Promise<void> {
     const proxy = trace.getTracerProvider() as ProxyTracerProvider
-    const { name: agent, version } = JSON.parse(readFileSync(MANIFEST, 'utf8'))
+    const manifest = join(this.load.folder, '../package.json')
+    const { name: agent, version } = JSON.parse(readFileSync(manifest, 'utf8'))
     if (proxy.getDelegateTracer('app') === undefined) {
       if (!SIGNALS.some((signal) => endpointOf(signal.toUpperCase()))) return
       this.#flush = await setExporters(agent, version)

@@ -29,11 +29,9 @@ def load_kinds() -> list[type[Capability]]:
     from .collections.capability import Declarations
     from .collections.state import EarlierTurns
     from .memory.long_term import LongTermMemory
-    from .memory.session import RecordedSessions
 
     return [
         Declarations,
         LongTermMemory,
         EarlierTurns,
-        RecordedSessions,
     ]

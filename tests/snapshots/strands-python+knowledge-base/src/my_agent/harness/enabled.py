@@ -31,12 +31,10 @@ def load_kinds() -> list[type[Capability]]:
     from .collections.state import EarlierTurns
     from .extraction.capability import Extraction
     from .memory.long_term import LongTermMemory
-    from .memory.session import RecordedSessions
 
     return [
         Declarations,
         LongTermMemory,
         Extraction,
         EarlierTurns,
-        RecordedSessions,
     ]

@@ -34,7 +34,6 @@ def load_kinds() -> list[type[Capability]]:
     from .collections.state import EarlierTurns
     from .extraction.capability import Extraction
     from .memory.long_term import LongTermMemory
-    from .memory.session import RecordedSessions
     from .memory.session_erasure import SessionErasure
     from .store.capability import Store
 
@@ -45,5 +44,4 @@ def load_kinds() -> list[type[Capability]]:
         Extraction,
         SessionErasure,
         EarlierTurns,
-        RecordedSessions,
     ]

@@ -32,7 +32,6 @@ def load_kinds() -> list[type[Capability]]:
     from .collections.capability import Declarations
     from .collections.state import EarlierTurns
     from .memory.long_term import LongTermMemory
-    from .memory.session import RecordedSessions
     from .memory.session_erasure import SessionErasure
     from .store.capability import Store
 
@@ -42,5 +41,4 @@ def load_kinds() -> list[type[Capability]]:
         LongTermMemory,
         SessionErasure,
         EarlierTurns,
-        RecordedSessions,
     ]

@@ -1,0 +1,43 @@
+// Tools that emit, charge, yield, return objects, and end a turn.
+
+import { tool } from 'ai'
+import { z } from 'zod'
+
+import { currentTurn, Data, Source } from './harness/index.ts'
+
+export const SYSTEM_PROMPT = 'You are a helpful assistant.'
+export const FINAL_TOOLS = ['hand_over']
+
+const inputSchema = z.object({})
+
+const work = tool({
+  description: 'Work.',
+  inputSchema,
+  execute: async () => {
+    const turn = currentTurn()
+    await turn.emit(new Data('step', { done: 1 }))
+    await turn.emit(new Source('https://example.com/a', 'A'))
+    turn.charge({ inputTokens: 1000, outputTokens: 10 })
+    return 'worked'
+  },
+})
+const steps = tool({
+  description: 'Work in steps.',
+  inputSchema,
+  execute: async function* () {
+    yield { step: 1 }
+    yield { step: 2 }
+    yield 'all steps'
+  },
+})
+const report = tool({ description: 'Report.', inputSchema, execute: () => ({ total: 3 }) })
+const handOver = tool({
+  description: 'Hand over.',
+  inputSchema: z.object({ fails: z.boolean().default(false) }),
+  execute: ({ fails }) => {
+    if (fails) throw new Error('nobody is there')
+    return 'A person will call you.'
+  },
+})
+
+export const TOOLS = { work, steps, report, hand_over: handOver }

@@ -1,0 +1,15 @@
+"""The agent: your modules, and the harness that runs them."""
+
+from . import own_capabilities
+from .harness import AgentApp, Modules, make_cli
+
+
+def load() -> Modules:
+    """Import what loads a framework; commands that run no turn do not wait for it."""
+    from . import agent, model, own_memory, routes
+
+    return Modules(agent, model, routes.ROUTES, own_memory.OwnMemory())
+
+
+app = AgentApp(load, own=own_capabilities)
+cli = make_cli(app)

@@ -1,1 +1,0 @@
-"""Tool calls that wait until a person approves or denies them."""

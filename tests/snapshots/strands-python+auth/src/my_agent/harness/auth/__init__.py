@@ -1,1 +1,0 @@
-"""Callers that a token names: who they are, and how much they may ask for."""

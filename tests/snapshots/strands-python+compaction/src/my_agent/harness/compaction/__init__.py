@@ -1,1 +1,0 @@
-"""A summary in place of the messages that a long session no longer holds."""

@@ -1,1 +1,0 @@
-"""The session store: an endpoint of your own."""

@@ -1,1 +1,0 @@
-"""Evals: the cases in evals/, and the command that runs them."""

@@ -1,1 +1,0 @@
-"""A second model, which answers where the first one fails."""

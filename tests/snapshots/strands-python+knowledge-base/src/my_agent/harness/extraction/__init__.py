@@ -1,1 +1,0 @@
-"""Facts that a model finds in committed turns, for memories that keep what they are given."""

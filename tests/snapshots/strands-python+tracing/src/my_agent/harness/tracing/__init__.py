@@ -1,1 +1,0 @@
-"""Traces by OpenTelemetry: a span for each turn; below it model calls, tools, store and memory."""

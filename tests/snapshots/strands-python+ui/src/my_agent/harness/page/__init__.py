@@ -1,1 +1,0 @@
-"""The page for a conversation with the agent."""

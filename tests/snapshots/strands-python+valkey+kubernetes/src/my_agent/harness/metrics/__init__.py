@@ -1,1 +1,0 @@
-"""What a cluster is told of the load."""

@@ -1,1 +1,0 @@
-"""Memory collections: the files that declare where an agent keeps its sessions and memories."""

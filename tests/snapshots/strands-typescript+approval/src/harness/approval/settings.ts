@@ -1,8 +1,0 @@
-// The setting of approvals.
-
-import { integer } from '../settings.ts'
-
-export const APPROVAL_SETTINGS = {
-  /** How long a turn waits for a person. */
-  waitingSeconds: integer(86400, 1, 31_536_000),
-}

@@ -1,1 +1,0 @@
-"""The HTTP server: its routes, its requests and its process."""

@@ -1,1 +1,0 @@
-"""Clients of models, and what every model has in common."""

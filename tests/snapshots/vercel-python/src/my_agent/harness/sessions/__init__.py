@@ -1,1 +1,0 @@
-"""Sessions: their turns, their queue and the store of this process."""

@@ -1,0 +1,249 @@
+"""Modules that moved to `harness/`: one command carries the edits and imports of owners over."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from _pytest.mark import ParameterSet
+
+from hooks import carry_over
+from hooks.releases import releases, unreleased
+from tests.conftest import ROOT
+from tests.installed import NODE, clean_environment
+from tests.updates.commands import bash, copier, named, programs
+from tests.updates.history import NEWEST, History, commit, git, rows
+from tests.updates.own_tests import link, pass_once
+
+pytestmark = pytest.mark.slow
+LAST = releases(ROOT)[-1].version
+# Modules without a successor: their code is in several others now.
+GONE = {
+    *("bedrock", "copier_answers", "memory/memory", "parts", "start", "store/index"),
+    *("store/versions", "tracing", "turn_log"),
+}
+USUAL_PLACES = {(LAST, "strands-python"), (LAST, "vercel-typescript+valkey+agentcore")}
+USUAL = {("0.1.0", "strands-python"), (LAST, "vercel-typescript")}
+# The line that an owner puts in place of another, in modules that each release has.
+PORT = ("8080", "9000")
+LAST_LINE = "{} The bookshop has read this.\n"
+PYTHON = {
+    "src/app/desk.py": '''"""The desk of the bookshop."""
+
+from .contract import AgentError
+from .model import build_model
+from .settings import read_settings
+
+
+def desk() -> str:
+    """Return the kind of the model."""
+    settings, findings = read_settings()
+    if findings:
+        raise AgentError("internal_error")
+    return type(build_model(settings)).__name__
+''',
+    "src/app/shop/back.py": '''"""The back of the bookshop."""
+
+from ..contract import AgentError
+
+ERROR = AgentError("internal_error")
+''',
+    "tests/test_desk.py": """import app.settings
+from app.contract import AgentError
+from app.desk import desk
+from app.shop.back import ERROR
+
+
+def test_the_desk_answers() -> None:
+    assert app.settings.read_settings()[1] == []
+    assert desk() == "OfflineModel"
+    assert isinstance(ERROR, AgentError)
+""",
+}
+TYPESCRIPT = {
+    "src/desk.ts": """// The desk of the bookshop.
+
+import { AgentError } from './contract.ts'
+import { buildModel } from './model.ts'
+import { readSettings } from './settings.ts'
+
+export function desk(): string {
+  const [settings, findings] = readSettings()
+  if (findings.length > 0) throw new AgentError('internal_error')
+  return (buildModel(settings) as object).constructor.name
+}
+""",
+    "src/shop/back.ts": """// The back of the bookshop.
+
+import { AgentError } from '../contract.ts'
+
+export const ERROR = new AgentError('internal_error')
+""",
+    "tests/desk.test.ts": """import assert from 'node:assert/strict'
+import { test } from 'node:test'
+
+import { AgentError } from '../src/contract.ts'
+import { desk } from '../src/desk.ts'
+import { ERROR } from '../src/shop/back.ts'
+
+test('the desk answers', () => {
+  assert.equal(desk(), 'OfflineModel')
+  assert.ok(ERROR instanceof AgentError)
+})
+""",
+}
+# A module of an owner in a folder of the template, which needs a module of that folder.
+BESIDE = {
+    "src/app/memory/closet.py": '''"""Texts that the bookshop cannot look up."""
+
+from .base import MemoryUnavailable
+
+CLOSED = MemoryUnavailable
+''',
+    "src/memory/closet.ts": """// Texts that the bookshop cannot look up.
+
+import { MemoryUnavailable } from './base.ts'
+
+export const CLOSED = MemoryUnavailable
+""",
+}
+
+
+def language_of(target: str) -> str:
+    return target.partition("+")[0].rpartition("-")[2]
+
+
+def params(usual: set[tuple[str, str]]) -> list[ParameterSet]:
+    """Each release with its targets and capabilities; marked, unless a usual run has the row."""
+    return [
+        pytest.param(*row, marks=[] if row in usual else [pytest.mark.full])
+        for row in rows()
+        if "openai" not in row[1]
+    ]
+
+
+def own(project: Path) -> dict[str, str]:
+    """Edit modules that have moved, and add modules that import them; return the edits by path."""
+    is_python = (project / "pyproject.toml").exists()
+    if is_python:
+        top, ending, comment = "src/app", "py", "#"
+    else:
+        top, ending, comment = "src", "ts", "//"
+    edits = {}
+    for name in ("settings", "requests", "sessions", "memory/base", "memory/own_stores"):
+        path = project / top / f"{name}.{ending}"
+        if not path.exists():
+            continue
+        text = path.read_text("utf-8")
+        if name == "settings":
+            assert PORT[0] in text
+            text, edit = text.replace(*PORT, 1), PORT[1]
+        else:
+            edit = LAST_LINE.format(comment)
+            text += edit
+        path.write_text(text, "utf-8")
+        edits[path.relative_to(project).as_posix()] = edit.strip()
+    beside = {
+        place: text
+        for place, text in BESIDE.items()
+        if place.startswith(top) and (project / place).with_stem("base").exists()
+    }
+    for place, text in {**(PYTHON if is_python else TYPESCRIPT), **beside}.items():
+        (project / place).parent.mkdir(exist_ok=True)
+        (project / place).write_text(text, "utf-8")
+    commit(project, "What our bookshop needs")
+    return edits
+
+
+def check_types(project: Path, target: str) -> None:
+    """Run the type checker of the project."""
+    link(project, target)
+    if language_of(target) == "python":
+        command = [str(project / ".venv" / "bin" / "python"), "-m", "mypy"]
+    else:
+        command = [str(NODE), str(project / "node_modules" / "typescript" / "bin" / "tsc")]
+    result = subprocess.run(
+        command, cwd=project, env=clean_environment(), capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def assert_carried(project: Path, edits: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each edit is in the new place of its module, or beside it in a short list of edits."""
+    monkeypatch.chdir(project)
+    for old, edit in edits.items():
+        new = carry_over.new_place(old)
+        assert new is not None, old
+        rejected = project / f"{new}.rej"
+        texts = [(project / new).read_text("utf-8")]
+        if rejected.exists():
+            texts.append(rejected.read_text("utf-8"))
+            assert len(texts[-1].splitlines()) <= 8
+        assert any(edit in text for text in texts), f"{edit} of {old} is lost"
+        assert "<<<<<<<" not in texts[0]
+
+
+@pytest.mark.parametrize(("release", "variant"), params(USUAL_PLACES))
+def test_each_module_of_a_release_has_a_new_place(
+    release: str, variant: str, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = history.copied(release, variant), history.copied(NEWEST, variant)
+    monkeypatch.chdir(new)
+    lost = set()
+    for source in (old / "src").rglob("*.*"):
+        path = source.relative_to(old)
+        if source.is_file() and not path.exists() and not carry_over.new_place(path.as_posix()):
+            lost.add(re.sub(r"^src/(app/)?|\.\w+$", "", path.as_posix()))
+    assert lost <= GONE
+
+
+@pytest.mark.parametrize(("release", "variant"), params(USUAL))
+def test_edits_and_imports_follow_the_modules(
+    release: str,
+    variant: str,
+    history: History,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    project = history.project(tmp_path / "project", release, variant)
+    edits = own(project)
+    said = copier("update", "--defaults", "-r", NEWEST, cwd=project)
+    command = named(said, "uv run --no-project")
+    result = bash(command, project, PATH=programs(tmp_path / "bin"))
+    assert result.returncode == 0, result.stderr
+    assert git(project, "diff", "--name-only", "--diff-filter=U") == ""
+    assert_carried(project, edits, monkeypatch)
+    check_types(project, variant)
+    pass_once(history, variant.partition("+")[0], project)
+
+
+def test_a_project_of_the_last_release_is_updated_by_the_changelog_alone(
+    history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = history.project(tmp_path / "project", LAST, "strands-python")
+    edits = own(project)
+    assert len(edits) == 3
+    (commands,) = re.findall(r"(?s)```sh\n(.*?)```", unreleased(ROOT))
+    source = "https://raw.githubusercontent.com/org/agent-template/HEAD"
+    assert source in commands
+    commands = commands.replace(source, str(history.template))
+    result = bash(commands, project, PATH=programs(tmp_path / "bin"))
+    assert result.returncode == 0, result.stderr
+    assert_carried(project, edits, monkeypatch)
+    check_types(project, "strands-python")
+    pass_once(history, "strands-python", project)
+
+
+def test_a_later_update_does_not_name_the_command(history: History, tmp_path: Path) -> None:
+    project = history.project(tmp_path / "project", NEWEST, "vercel-typescript")
+    said = copier("update", "--defaults", "-r", ":current:", cwd=project)
+    assert "carry_over" not in said
+
+
+def test_without_a_project_the_command_says_where_to_type_it(tmp_path: Path) -> None:
+    git(tmp_path, "init", "--quiet")
+    commit(tmp_path, "Nothing")
+    command = f"uv run --no-project {ROOT / 'hooks' / 'carry_over.py'}"
+    result = bash(command, tmp_path, PATH=programs(tmp_path / "bin"))
+    assert result.returncode == 1
+    assert "Run this in the folder of the project" in result.stderr
