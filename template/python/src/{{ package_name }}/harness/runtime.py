@@ -100,11 +100,7 @@ class Runtime:
         return next(filter(None, turns), None)
 
     def spawn(self, request: TurnRequest, *, emit: Emit = discard) -> asyncio.Task[TurnResult]:
-        """Run a turn in a task; to cancel the task cancels the turn.
-
-        Await the task for the result. Raises AgentError, as the task does: `server_busy` and
-        `draining` if no turn may start, `invalid_request` and `actor_required`.
-        """
+        """Run a turn in a task, as the protocol says."""
         return self.start(Turn(request, emit))
 
     def start(self, turn: Turn) -> asyncio.Task[TurnResult]:
@@ -208,7 +204,7 @@ class Runtime:
         """Connect. Raises ClickException with the detail of an AgentError."""
         try:
             for capability in self.capabilities:
-                await capability.open()
+                await capability.open(self)
                 self._opened.append(capability)
         except BaseException as error:
             await self.close()
