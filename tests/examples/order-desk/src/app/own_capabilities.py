@@ -46,7 +46,7 @@ class Shop(Capability):
     pool: Pool
     job: asyncio.Task[None]
 
-    async def open(self) -> None:
+    async def open(self, runtime: Runtime) -> None:
         self.pool = Pool(self.settings.orders_db)
         await ORDERS.open(self.pool)
         self.job = asyncio.create_task(self.remind())
@@ -73,7 +73,7 @@ class Outcomes(Capability):
 
     turns: Counter[str]
 
-    async def open(self) -> None:
+    async def open(self, runtime: Runtime) -> None:
         self.turns = Counter()
 
     async def ended(self, turn: Turn) -> None:
