@@ -11,8 +11,7 @@ from typing import Any
 
 import click
 
-from .app import AgentApp
-from .capability import Capability, check_all, wrap_model
+from .capability import App, Capability, check_all, wrap_model
 from .contract import (
     DRAINING,
     RUNNING,
@@ -27,7 +26,6 @@ from .contract import (
     discard,
 )
 from .deadline import time_limit
-from .enabled import Settings
 from .findings import Finding, refuse_errors
 from .log import announce, as_agent_error, describe, log_turn, log_unexpected
 from .modules import ModelModule, Modules
@@ -283,7 +281,7 @@ def make_model(module: ModelModule, settings: CoreSettings) -> Any:
 
 
 def start_runtime(
-    app: AgentApp, settings: Settings, findings: list[Finding], *, logs_turns: bool = True
+    app: App, settings: CoreSettings, findings: list[Finding], *, logs_turns: bool = True
 ) -> Runtime:
     """Return the runtime for turns. Raises ClickException if `check` would find an error."""
     modules = app.load()
