@@ -155,11 +155,11 @@ def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     listed = ", ".join(added)
     if not python:
         added = {"lookupOrder": "orders", "payMyOrder": "payments", "summarize": "summary"}
-        added["report"] = "report"
+        added["readHandbook"] = "handbook"
         listed = ", ".join(added)
         if target == "vercel-typescript":
             named = "lookup_order: lookupOrder, pay_my_order: payMyOrder, summarize"
-            listed = f"{named}, report"
+            listed = f"{named}, read_handbook: readHandbook"
     paste(project, [*added.values(), "test_orders", "own_capabilities", "choices"])
     framework = {
         "strands-python": "from strands import tool\n",
