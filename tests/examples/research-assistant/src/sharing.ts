@@ -5,7 +5,7 @@ import { createHash } from 'node:crypto'
 import { EncryptJWT, errors, jwtDecrypt } from 'jose'
 
 import { AgentError, Capability, type Handler, route, type Routes } from './harness/index.ts'
-import type { Settings } from './settings.ts'
+import type { Settings } from './own_settings.ts'
 
 type Shared = { session: string; actor: string | null }
 
