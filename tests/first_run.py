@@ -36,7 +36,8 @@ def agent(project: Path) -> list[str]:
     if (project / "package.json").exists():
         return [str(NODE), "src/main.ts"]
     python = project / ".venv" / ("bin/python" if IS_POSIX else "Scripts/python.exe")
-    return [str(python), "-c", "from my_agent.main import cli; cli()"]
+    (main,) = (project / "src").glob("*/main.py")
+    return [str(python), "-c", f"from {main.parent.name}.main import cli; cli()"]
 
 
 def run(project: Path, *command: str, typed: str = "", **variables: str) -> str:

@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -567,21 +568,24 @@ export const [SYSTEM_PROMPT, TOOLS] = ['', { later }]
 }
 
 
+def own_project(target: Target, folder: Path) -> tuple[Path, list[str]]:
+    """A render that a test may change, and its command."""
+    project = folder / "my-agent"
+    shutil.copytree(rendered(target.variant), project)
+    link_environment(project, environment(target_of(target.variant)))
+    if target.is_node:
+        return project, [str(NODE), "src/main.ts"]
+    python = str(project / ".venv" / "bin" / "python")
+    return project, [python, "-c", "from my_agent.main import cli; cli()"]
+
+
 @pytest.mark.parametrize("name", LOGS_LATER)
 def test_a_line_of_the_log_never_cuts_into_a_reply(
     name: str, provider: Provider, tmp_path: Path
 ) -> None:
     target = next(target for target in TARGETS if target.name == name)
-    project = tmp_path / "my-agent"
-    shutil.copytree(rendered(target.variant), project)
-    link_environment(project, environment(target_of(target.variant)))
-    (project / ("src/my_agent/agent.py" if "python" in target.name else "src/agent.ts")).write_text(
-        LOGS_LATER[name]
-    )
-    command = [str(NODE), "src/main.ts"]
-    if "python" in target.name:
-        python = str(project / ".venv" / "bin" / "python")
-        command = [python, "-c", "from my_agent.main import cli; cli()"]
+    project, command = own_project(target, tmp_path)
+    next(project.glob("src/**/agent.*")).write_text(LOGS_LATER[name])
     gate = threading.Event()
     provider.script("Go.", ["I ", Call("later", {})], ["The reply ", Hold(gate), "goes on."])
     chat = PseudoTerminal([*command, "chat"], project, target.provider(provider.origin))
@@ -603,6 +607,71 @@ def test_a_line_of_the_log_never_cuts_into_a_reply(
     assert found[1].endswith("WARNING Early.")
     assert found[-1].endswith("WARNING Late.")
     assert "tokens" in shown
+
+
+TICKS = {
+    "strands-python": """
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+from .harness import Capability, CoreSettings
+
+
+@dataclass(frozen=True)
+class OwnSettings(CoreSettings):
+    pass
+
+
+class Ticks(Capability):
+    async def open(self, *_: object) -> None:
+        self.job = asyncio.create_task(self.tick())
+
+    async def tick(self) -> None:
+        for number in range(1_000_000):
+            Path("ticks").write_text("." * number)
+            await asyncio.sleep(0.02)
+
+
+OWN_CAPABILITIES = [Ticks]
+""",
+    "vercel-typescript": """
+import { writeFileSync } from 'node:fs'
+import { Capability } from './harness/index.ts'
+
+class Ticks extends Capability {
+  override async open(): Promise<void> {
+    let number = 0
+    setInterval(() => writeFileSync('ticks', '.'.repeat(number++)), 20)
+  }
+}
+export const OWN_SETTINGS = {}
+export const OWN_CAPABILITIES = [Ticks]
+""",
+}
+
+
+@pytest.mark.parametrize("is_piped", [True, False], ids=["a pipe", "a terminal"])
+@pytest.mark.parametrize("name", TICKS)
+def test_a_task_of_a_capability_runs_while_the_chat_waits_for_a_prompt(
+    name: str, is_piped: bool, tmp_path: Path
+) -> None:
+    target = next(target for target in TARGETS if target.name == name)
+    project, command = own_project(target, tmp_path)
+    next(project.glob("src/**/own_capabilities.*")).write_text(TICKS[name])
+    ticks = project / "ticks"
+    with ExitStack() as stack:
+        if is_piped:
+            chat = subprocess.Popen([*command, "chat"], cwd=project, stdin=subprocess.PIPE)
+            stack.callback(chat.communicate)
+        else:
+            terminal = PseudoTerminal([*command, "chat"], project, {})
+            stack.callback(terminal.close)
+            terminal.expect(PROMPT)
+        deadline = time.monotonic() + PATIENCE
+        while not ticks.exists() or ticks.stat().st_size < 5:
+            assert time.monotonic() < deadline, "the task does not run"
+            time.sleep(0.02)
 
 
 class Served:

@@ -144,7 +144,8 @@ def test_no_control_character_of_a_reply_reaches_the_terminal(
     before = len(chat.seen)
     chat.type(f"Evil.{ENTER}")
     chat.expect("tokens in")
-    written = re.sub(r"\x1b\[(\?25[lh]|[0-9;]*[mAKCD]|2K|\?[0-9]+[lh]|J)", "", chat.seen[before:])
+    reply, _, _ = chat.seen[before:].partition("tokens in")  # an editor moves the cursor behind it
+    written = re.sub(r"\x1b\[(\?25[lh]|[0-9;]*[mAKCD]|2K|\?[0-9]+[lh]|J)", "", reply)
     assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]", written)
     assert "title" in chat.seen[before:]
     chat.expect(PROMPT)
@@ -262,12 +263,12 @@ def test_a_user_without_a_home_has_no_history(tmp_path: Path) -> None:
 
 
 LATE = """
-import logging, threading
+import asyncio, logging, threading
 logging.basicConfig()
 from my_agent.harness.terminal.terminal import Terminal
 screen = Terminal("my-agent", False)
 threading.Timer(2, logging.warning, ["Late."]).start()
-print("read", repr(screen.read()))
+print("read", repr(asyncio.run(screen.read())))
 """
 
 

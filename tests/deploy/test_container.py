@@ -92,11 +92,33 @@ def test_the_image_gets_what_the_agent_reads_and_no_more(variant: str) -> None:
     locks = {"uv.lock*", "package-lock.json*"}
     assert all((project / source).exists() for source in copied - locks)
     read = {"agents", "collections", "iam", ".mcp.json"} & {x.name for x in project.iterdir()}
-    manifests = {"pyproject.toml", "package.json", ".npmrc"}
+    manifests = {"apt.txt", "pyproject.toml", "package.json", ".npmrc"}
     assert copied - locks - manifests == read | {"src"}
     ignored = (project / ".dockerignore").read_text().split()
     assert {"**/.env*", ".git", "tests"} <= set(ignored)
     assert {".venv", "node_modules"} & set(ignored)
+
+
+@pytest.mark.parametrize(
+    ("packages", "installed"), [("", None), ("ffmpeg\n# later\ngit\n", "ffmpeg git")]
+)
+def test_the_image_gets_the_packages_of_apt_txt(
+    packages: str, installed: str | None, tmp_path: Path
+) -> None:
+    project = containers("strands-python+valkey+container")
+    text = (project / "apt.txt").read_text()
+    (tmp_path / "apt.txt").write_text(text + packages)
+    calls = tmp_path / "calls"
+    program = tmp_path / "apt-get"
+    program.write_text(f'#!/bin/sh\necho "$@" >> {calls}\n')
+    program.chmod(0o755)
+    (step,) = (rest for word, rest in instructions(project) if word == "RUN" and "apt" in rest)
+    step = step.replace("/var/lib/apt/lists", str(tmp_path / "lists"))
+    own = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    subprocess.run(["sh", "-ec", step], cwd=tmp_path, env=own, check=True)
+    found = calls.read_text().splitlines() if calls.exists() else []
+    install = [f"install -y --no-install-recommends {installed}"]
+    assert found == (["update", *install] if installed else [])
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -326,3 +348,25 @@ def test_behind_the_proxy_a_conversation_goes_on_when_a_replica_is_killed(
         assert [chat.say(text).turn for text in ("Six.", "Seven.")] == [6, 7]
         assert chat.recalled() == echoed(*texts, "Five.", "Six.", "Seven.")
         assert other.recalled() == echoed("Five.")
+
+
+@pytest.mark.parametrize(
+    ("packages", "installed"), [("", None), ("ffmpeg\n# later\ngit\n", "ffmpeg git")]
+)
+def test_the_image_in_typescript_gets_the_packages_of_apt_txt(
+    packages: str, installed: str | None, tmp_path: Path
+) -> None:
+    project = containers("vercel-typescript+valkey+container")
+    text = (project / "apt.txt").read_text()
+    (tmp_path / "apt.txt").write_text(text + packages)
+    calls = tmp_path / "calls"
+    program = tmp_path / "apt-get"
+    program.write_text(f'#!/bin/sh\necho "$@" >> {calls}\n')
+    program.chmod(0o755)
+    (step,) = (rest for word, rest in instructions(project) if word == "RUN" and "apt" in rest)
+    step = step.replace("/var/lib/apt/lists", str(tmp_path / "lists"))
+    own = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    subprocess.run(["sh", "-ec", step], cwd=tmp_path, env=own, check=True)
+    found = calls.read_text().splitlines() if calls.exists() else []
+    install = [f"install -y --no-install-recommends {installed}"]
+    assert found == (["update", *install] if installed else [])

@@ -19,15 +19,15 @@ from hooks.rendering import LEFTOVERS
 from tests.conformance.server import Server
 from tests.conformance.targets import Target
 from tests.conftest import ROOT
-from tests.installed import NODE, NPM, clean_environment, environment, packages
+from tests.installed import NODE, NPM, clean_environment, environment, packages, same
 from tests.stores import forks
 from tests.stores.servers import valkey_server
 from tests.stores.stores import PATIENT
 from tests.updates.history import NEWEST, History, commit, copy, git, update
 from tests.updates.own_tests import link, tree_of
 
-MARKER = b"<<<<<<< before updating"
-
+README = Path("README.md")  # an example adds to its beginning
+MARKER = b"
 
 def target_of(name: str) -> str:
     return str(examples.answers_of(ROOT, name)["target"])
@@ -94,10 +94,14 @@ def known(commit: str, answers: dict[str, Any]) -> dict[str, Any]:
 def fits(name: str, change: Path, project: Path, newest: Path) -> bool:
     """Make a change in the project of a release; False if only the newest template has its place.
 
-    That is a file or a folder that the release lacks, or the lines that a patch is for.
+    That is a file or a folder that the release lacks, a file that the owner of an example has
+    rewritten from its newest text, or the lines that a patch is for.
     """
     target = examples.target_of(change)
     if any((newest / it).exists() > (project / it).exists() for it in (target, target.parent)):
+        return False
+    is_rewritten = change == target and change != README and (newest / target).exists()
+    if is_rewritten and not same(newest / target, project / target):
         return False
     try:
         examples.apply(ROOT, name, change, project)
@@ -107,11 +111,12 @@ def fits(name: str, change: Path, project: Path, newest: Path) -> bool:
 
 
 def lived_in(history: History, name: str, folder: Path) -> Path:
-    """An updated example that can be run, for one test."""
+    """An updated example that can be run, for one test, with the settings that it suggests."""
     project = folder / name
     leave = shutil.ignore_patterns(*LEFTOVERS)
     shutil.copytree(updated(history, name), project, symlinks=True, ignore=leave)
     link(project, target_of(name))
+    shutil.copy2(project / ".env.example", project / ".env")
     return project
 
 
@@ -122,9 +127,9 @@ def command(project: Path, *words: str) -> list[str]:
     return [str(project / ".venv" / "bin" / project.name), *words]
 
 
-def run(project: Path, *words: str, typed: str = "") -> str:
+def run(project: Path, *words: str, typed: str = "", **settings: str) -> str:
     """Run a command of an example, and return what it writes. It has to work."""
-    variables = clean_environment()
+    variables = clean_environment() | settings
     # As `uv run` does.
     variables["PATH"] = os.pathsep.join([str(project / ".venv" / "bin"), variables["PATH"]])
     done = forks.run(command(project, *words), project, variables, typed=typed)
@@ -172,6 +177,7 @@ class Replica(Target):
 
 
 @contextmanager
+<<<<<<< HEAD
 def encyclopedia() -> Iterator[str]:
     """The address of an encyclopedia that has an article of every title."""
 
@@ -196,13 +202,13 @@ def encyclopedia() -> Iterator[str]:
 
 
 @contextmanager
-def replicas(project: Path, number: int, **settings: str) -> Iterator[list[Server]]:
+def replicas(project: Path, number: int, **own: str) -> Iterator[list[Server]]:
     """Servers of a project whose sessions are in one Valkey, without a model."""
     target = Replica(
         project.name, "", lambda it: command(it, "serve"), lambda _: {}, folder=project
     )
     with valkey_server(project.parent / "valkey") as (host, port), ExitStack() as stack:
-        settings["SECRETS_VALKEY_SESSIONS"] = f"valkey://{host}:{port}"
+        settings = {"SECRETS_VALKEY_SESSIONS": f"valkey://{host}:{port}", **own}
         settings["STORE_TIMEOUT_SECONDS"] = str(PATIENT)
         servers = [Server(target, project, None, settings) for _ in range(number)]
         for server in servers:

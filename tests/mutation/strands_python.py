@@ -52,12 +52,17 @@ FAULTS = [
         "    if (known := vars(runtime).setdefault(turn.session_id, agent)) is not agent:\n"
         "        return known\n",
     ),
-    Fault("a blank reply is a turn", TURN, "    if is_blank(", "    if False and is_blank("),
+    Fault(
+        "a blank reply is a turn",
+        TURN,
+        "    elif is_blank(text)",
+        "    elif False and is_blank(text)",
+    ),
     Fault(
         "text before a tool call counts as the reply",
         TURN,
-        'is_blank("".join(block.get("text", "") for block in result.message["content"]))',
-        "is_blank(turn.reply)",
+        "    elif is_blank(text)",
+        "    elif is_blank(turn.reply)",
     ),
     Fault("a cut stream is a turn", TURN, "result is None or not is_whole", "result is None"),
     Fault(

@@ -5,11 +5,12 @@ from tests.mutation.fault import Fault
 TURN = "src/harness/turn.ts"
 MESSAGES = "src/harness/messages.ts"
 STOPS = "stopReason !== 'endTurn' && stopReason !== 'stopSequence'"
-RUN = "      return stream(runtime, agent, stage)\n    })"
+RUN = "      await turn.say(ending.text)\n    })"
 COMMIT = (
     "await stage.commit({ scope: 'agent', schema_version: '1.0', created_at: '', "
     "data: agent.takeSnapshot({ preset: 'session' }).data as never }, () => {})"
 )
+CONTRACT = "src/harness/contract.ts"
 RUNTIME = "src/harness/runtime.ts"
 
 FAULTS = [
@@ -54,14 +55,15 @@ FAULTS = [
     Fault(
         "a chunk is emitted twice",
         TURN,
-        "if (text) await turn.emit(text)\n",
-        "if (text) await turn.emit(text)\n        if (text) await turn.emit(text)\n",
+        "await turn.say(event.delta.text.toWellFormed())\n",
+        "await turn.say(event.delta.text.toWellFormed())\n"
+        "        await turn.emit(event.delta.text)\n",
     ),
     Fault(
         "the reply is the text of the last step only",
-        TURN,
-        "turn.reply += text",
-        "turn.reply = text",
+        CONTRACT,
+        "this.reply += text",
+        "this.reply = text",
     ),
     Fault(
         "a caller reads what the model's exception says",

@@ -141,7 +141,7 @@ FAULTS = [
         "true",
     ),
     Fault("Accept is ignored", SERVER, "= wantsEvents(request) ?", "= true ?"),
-    Fault("events are sent before there is text", SERVER, " || isBlank(chunk))", ")"),
+    Fault("events are sent before there is text", SERVER, "? !isBlank(chunk) :", "? true :"),
     Fault(
         "blank text that is held back is lost",
         SERVER,

@@ -63,7 +63,7 @@ FAULTS = [
     Fault(
         "text before a tool call counts as the reply",
         TURN,
-        "if not run.messages[-1].text and",
+        "if not reply and",
         "if is_blank(turn.reply) and",
     ),
     Fault(

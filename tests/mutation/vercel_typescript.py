@@ -12,6 +12,7 @@ COMMIT = (
     "await stage.commit({ scope: 'agent', schema_version: '1.0', created_at: '', "
     "data: { messages: staged } }, () => {})"
 )
+CONTRACT = "src/harness/contract.ts"
 RUNTIME = "src/harness/runtime.ts"
 
 FAULTS = [
@@ -64,14 +65,14 @@ FAULTS = [
     Fault(
         "a chunk is emitted twice",
         TURN,
-        "await turn.emit(chunk)\n",
-        "await turn.emit(chunk)\n        await turn.emit(chunk)\n",
+        "await turn.say(part.delta.toWellFormed())\n",
+        "await turn.say(part.delta.toWellFormed())\n      await turn.emit(part.delta)\n",
     ),
     Fault(
         "the reply is the text of the last step only",
-        TURN,
-        "turn.reply += chunk",
-        "turn.reply = chunk",
+        CONTRACT,
+        "this.reply += text",
+        "this.reply = text",
     ),
     Fault(
         "a caller reads what the model's exception says",

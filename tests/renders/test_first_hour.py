@@ -76,6 +76,8 @@ FILES = {
         "src/handbook.ts",
         "src/version.ts",
         "tests/version.test.ts",
+        "src/routes.ts",
+        "src/base_path.ts",
         "src/own_capabilities.ts",
         "src/choices.ts",
     ),

@@ -52,7 +52,7 @@ class Refusing(Capability):
 
 
 class Last(Capability):
-    async def open(self) -> None:
+    async def open(self, runtime: Runtime) -> None:
         print("opened", flush=True)
 
     async def close(self) -> None:
@@ -66,7 +66,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
-from .harness import AgentError, Turn
+from .harness import AgentError, Runtime, Turn
 """
 TYPESCRIPT = """
 import { AgentError, Capability, type Turn } from './harness/index.ts'
@@ -229,7 +229,7 @@ def fail():
 
 
 class First(Capability):
-    async def open(self):
+    async def open(self, runtime):
         print("first opened", flush=True)
 
     async def close(self):

@@ -1,7 +1,9 @@
 """Files that exist only where two answers meet: each is linted and type-checked in some render."""
 
+import re
+import shutil
 import subprocess
-from functools import cache
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,8 @@ import pytest
 from filelock import FileLock
 
 from hooks.rendering import render
-from hooks.variants import EXTRAS, PROJECT_NAME
+from hooks.snapshots import PACKAGE, File, Tree, read, recorded_whole
+from hooks.variants import EXTRAS, PROJECT_NAME, base_of, language_of
 from tests.conftest import ROOT
 from tests.installed import (
     CACHE,
@@ -21,20 +24,24 @@ from tests.installed import (
     union_manifest,
     uv,
 )
-from tests.matrix import CROWDED, LANGUAGES, NEWEST, PAIRS, Row, When, pairs_of, params
+from tests.matrix import ALONE, CROWDED, LANGUAGES, NEWEST, PAIRS, Row, When, pairs_of, params
 
 pytestmark = pytest.mark.slow
+# The modules of a vendor; lists of the modules that the answers ask for; and the spans of Strands
+# in a project that has no collections.
+RARE = re.compile(r"/(models/\w+|model|vendor|enabled|backends|kinds|tracing/adapter)\.(py|ts)$")
 VENDORS = {"{{ anthropic }}", "{{ bedrock }}", "{{ gateway }}", "{{ openai }}"}
 IN_NEWEST = [row for row in CROWDED if row.name in NEWEST]
 IN_INSTALLED = [row for row in CROWDED if row.name not in NEWEST]
 
 
-@cache
-def made(name: str, folder: Path) -> Path:
-    """Return the render of a row of CROWDED."""
-    (row,) = [row for row in CROWDED if row.name == name]
-    project = folder / row.name
-    render(ROOT, row.answers, project)
+def made(row: Row, shared: Path) -> Path:
+    """Return the render of a row, to read only: the tests of a run share it."""
+    project = shared / "crowded" / row.name
+    project.parent.mkdir(exist_ok=True)
+    with FileLock(f"{project}.lock"):
+        if not project.exists():
+            render(ROOT, row.answers, project)
     return project
 
 
@@ -48,6 +55,7 @@ def holds(project: Path, folder: Path) -> bool:
     """Whether a render has the files of a folder of the template."""
     for source in folder.rglob("*"):
         path = source.relative_to(folder).as_posix().replace("{{ project_name }}", PROJECT_NAME)
+        path = path.replace("{{ package_name }}", PACKAGE)
         rendered = project / path.removesuffix(".jinja")
         if source.is_dir():
             continue
@@ -61,10 +69,10 @@ def holds(project: Path, folder: Path) -> bool:
 @pytest.mark.job("rendered", rows=CROWDED)
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_each_folder_of_two_answers_is_in_a_render_that_is_checked(
-    language: str, tmp_path: Path
+    language: str, shared: Path
 ) -> None:
     rows = [row for row in CROWDED if row.name.endswith(f"-{language}")]
-    projects = {row.name: made(row.name, tmp_path) for row in rows}
+    projects = {row.name: made(row, shared) for row in rows}
     names = {
         folder: {name for name, project in projects.items() if holds(project, folder)}
         for folder in pairs(language)
@@ -75,17 +83,49 @@ def test_each_folder_of_two_answers_is_in_a_render_that_is_checked(
     assert [str(folder) for folder in rare if folder.name not in VENDORS] == []
 
 
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_each_source_is_in_a_render_whose_types_every_run_checks(
+    language: str, shared: Path
+) -> None:
+    whole = recorded_whole(ROOT)
+    alone = [row for row in ALONE if language_of(row.name) == language]
+    checked = [
+        read(made(row, shared))
+        for row in CROWDED
+        if row.name.endswith(f"-{language}") and row.typed is When.EVERY_RUN
+    ]
+    checked += [
+        whole[row.name] for row in alone if row.typed is When.EVERY_RUN or base_of(row.name) is None
+    ]
+    known = {source for tree in checked for source in sources(tree)}
+    unknown = {source for row in alone for source in sources(whole[row.name])} - known
+    assert sorted({path for path, _ in unknown if not RARE.search(path)}) == []
+
+
+def sources(tree: Tree) -> Iterator[tuple[str, File]]:
+    """Yield the sources of a render, by path."""
+    for path, file in tree.items():
+        if path.startswith("src/") and path.endswith((".py", ".ts")):
+            yield path, file
+
+
 @pytest.mark.job("linted", "typed")
 @pytest.mark.parametrize("row", params(IN_INSTALLED, "typed"))
-def test_a_crowded_render_is_clean_for_its_linters_and_types(row: Row, tmp_path: Path) -> None:
-    lint(made(row.name, tmp_path), environment(row.answers["target"]))
+def test_a_crowded_render_is_clean_for_its_linters_and_types(
+    row: Row, shared: Path, tmp_path: Path
+) -> None:
+    project = Path(shutil.copytree(made(row, shared), tmp_path / row.name))
+    lint(project, environment(row.answers["target"]))
 
 
 @pytest.mark.job("linted", "typed")
 @pytest.mark.parametrize("row", params(IN_NEWEST, "typed"))
-def test_a_crowded_render_is_clean_with_the_newest_dependencies(row: Row, tmp_path: Path) -> None:
+def test_a_crowded_render_is_clean_with_the_newest_dependencies(
+    row: Row, shared: Path, tmp_path: Path
+) -> None:
     """The environments of the other tests keep the versions that they once installed."""
-    project, target = made(row.name, tmp_path), row.answers["target"]
+    project = Path(shutil.copytree(made(row, shared), tmp_path / row.name))
+    target = row.answers["target"]
     folder = CACHE / "newest" / target
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{folder}.lock"):

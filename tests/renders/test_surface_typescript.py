@@ -174,3 +174,32 @@ def test_the_harness_works_as_a_package(variant: str, tmp_path: Path) -> None:
         tarball.extractall(tmp_path / "unpacked", filter="data")
     shutil.copytree(tmp_path / "unpacked" / "package", package, dirs_exist_ok=True)
     run([NODE, "--test"], copy)
+
+
+# As the contract with owners names them; types and further names may be added.
+NAMES = {
+    *("AgentApp", "runCommand", "Runtime", "TurnRequest", "TurnResult", "Usage", "Turn"),
+    *("currentTurn", "Data", "Source", "ToolCall", "ToolResult", "AgentError", "Capability"),
+    *("route", "Handler", "CoreSettings", "SettingsOf", "boolean", "integer", "string"),
+    *("stringList", "secret", "Finding", "diagnostic", "readSettings", "SessionInfo"),
+}
+
+
+def test_the_public_names_are_documented() -> None:
+    project = rendered("strands-typescript")
+    index = (project / "src" / "harness" / "index.ts").read_text("utf-8")
+    exported = re.findall(r"^export (?:type )?\{([^}]*)\}", index, re.MULTILINE)
+    names = {name.strip().removeprefix("type ") for line in exported for name in line.split(",")}
+    page = (project / "docs" / "harness.md").read_text("utf-8")
+    rows = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+    assert sorted(rows) == sorted(names)
+    assert names >= NAMES
+
+
+def test_git_ignores_files_with_secrets(tmp_path: Path) -> None:
+    shutil.copy(rendered("strands-typescript") / ".gitignore", tmp_path)
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    names = [".env", ".env.local", ".env.production", ".env.example"]
+    command = ["git", "check-ignore", "--no-index", *names]
+    ignored = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stdout
+    assert ignored.split() == names[:3]

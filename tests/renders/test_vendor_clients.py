@@ -58,8 +58,9 @@ def counted(*args, **kwargs):
     made.append(args)
     return load(*args, **kwargs)
 ssl.SSLContext.load_verify_locations = counted
-from my_agent.harness import Runtime, TurnRequest
+from my_agent.harness import TurnRequest
 from my_agent.harness.enabled import Settings
+from my_agent.harness.runtime import Runtime
 from my_agent.main import app
 
 async def main():

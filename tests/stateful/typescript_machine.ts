@@ -11,15 +11,16 @@ import { isDeepStrictEqual } from 'node:util'
 
 import fc from 'fast-check'
 
+import * as agent from '../../src/agent.ts'
 import { hooks, withCalls } from '../../src/agent.ts'
-import { Answers } from '../../src/harness/approval/session.ts'
-import { makeCapabilities, type Settings, SETTINGS } from '../../src/harness/enabled.ts'
-import { AgentError, currentTurn, Turn } from '../../src/harness/contract.ts'
+import { app } from '../../src/app.ts'
+import { Answers } from '../../src/harness/approval/waiting.ts'
+import { type Settings, SETTINGS } from '../../src/harness/enabled.ts'
+import { AgentError, currentTurn, Turn, TurnRequest } from '../../src/harness/contract.ts'
 import { Runtime } from '../../src/harness/runtime.ts'
 import { InProcess, type Stored } from '../../src/harness/sessions/session_store.ts'
 import type { Sessions } from '../../src/harness/sessions/sessions.ts'
 import { createSettings } from '../../src/harness/settings.ts'
-import { takeTurn } from '../../src/harness/turn.ts'
 import { type Answer, fail, reply, stop, toolCall } from './script.ts'
 import { ScriptedModel } from './scripted_model.ts'
 
@@ -342,7 +343,7 @@ class Machine {
     const settings = createSettings({ ...given, ...limits }, SETTINGS)
     this.store = new Store(settings, this)
     this.runtimes = [0, 1].map(() => {
-      const runtime = new Runtime(settings, CAPABILITIES(settings))
+      const runtime = new Runtime(settings, agent, app.load, CAPABILITIES(settings))
       Object.assign(runtime.sessions, { store: this.store })
       return Object.assign(runtime, { model: scripted(this) })
     })
@@ -435,17 +436,20 @@ class Machine {
       const emit = async () => {
         if (operation.cancel === 'mid') stop.abort(new Error('cancelled'))
       }
-      const given = { sessionId, actor, key, prompt, emit }
-      const turn = reasons ? new Answers({ ...given, reasons }) : new Turn({ ...given, replaces })
+      const given = { sessionId, actor, key }
+      const request = reasons
+        ? new Answers(given, reasons)
+        : new TurnRequest({ ...given, prompt, replaces })
+      const turn = new Turn(request, emit)
       operation.turn = turn
-      const running = takeTurn(this.runtimes[writer]!, turn, stop.signal)
+      const running = this.runtimes[writer]!.start(turn, { signal: stop.signal })
       if (operation.cancel === 'at once') stop.abort(new Error('cancelled'))
       try {
-        const reported: any = await running
-        operation.outcome = reported.waiting ? 'waiting' : `${reported.turn}`
+        const { marks, turn: number, waiting } = await running
+        operation.outcome = waiting.length > 0 ? 'waiting' : `${number}`
         const drops = !reasons && waitingOf(operation.found.get(sessionId)!) !== undefined
         if (turn.outcome !== 'replayed') {
-          this.check(Boolean(reported.dropped) === drops, 'dropped', operation)
+          this.check(marks.includes('dropped') === drops, 'dropped', operation)
         }
       } catch (error) {
         operation.outcome = error instanceof AgentError ? error.type : 'cancelled'
@@ -737,9 +741,9 @@ const rules = fc.oneof(
 )
 
 const { SCHEDULES = '50', SEED, FIRST_FAILURE } = process.env
-const made = await makeCapabilities(createSettings({}, SETTINGS))
+const made = await app.makeCapabilities(createSettings({}, SETTINGS))
 const CAPABILITIES = (settings: Settings) =>
-  made.map(({ constructor }) => new (constructor as any)(settings, []))
+  made.map(({ constructor }) => new (constructor as any)(settings, [], app.load))
 const schedules = fc.asyncProperty(
   fc.array(rules, { minLength: 4, maxLength: 20, size: 'max' }),
   async (all) => {

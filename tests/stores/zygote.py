@@ -20,7 +20,7 @@ from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from runpy import run_module
+from runpy import run_module, run_path
 
 LATE = ("boto3", "openai.resources.chat")  # which a render imports with its first turn
 
@@ -117,13 +117,13 @@ def become(request: dict[str, object], descriptors: list[int]) -> None:
 
 
 def run() -> None:
-    """Run `my-agent …`, or what stands behind `python -m`."""
+    """Run a script of the environment, or the module behind `python -m`."""
     if sys.argv[1] == "-m":
         del sys.argv[:2]
         sys.path.insert(0, str(Path.cwd()))
         run_module(sys.argv[0], run_name="__main__", alter_sys=True)
     else:
-        import_module("my_agent.main").cli()
+        run_path(sys.argv[0], run_name="__main__")
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ BELOW = {
 CORE = {"http", "models", "sessions", "terminal"}
 # A capability whose modules are in the room `http`.
 OF_CHAT_ROUTE = {"chat_route", "stored_messages"}
-LIGHT = {"capability", "contract", "findings", "log", "settings"}
+LIGHT = {"capability", "contract", "findings", "log", "modules", "settings"}
 IMPORT = re.compile(
     r"^(?:import|export)\b[^'\"]*?from\s*'(\.[^']+)'|\bimport\s*\(?'(\.[^']+)'",
     re.MULTILINE,

@@ -8,14 +8,11 @@ from typing import Any
 
 import pytest
 from client import EVENTS, Client
-from owned_tools import agent, value_script  # noqa: F401 (fixtures)
-from pydantic import BaseModel
-from script import Fail, Reply, ToolCall, Wait
-
 from my_agent.harness import (
     AgentError,
     Capability,
     Data,
+    Runtime,
     Source,
     Turn,
     TurnRequest,
@@ -23,6 +20,10 @@ from my_agent.harness import (
     current_turn,
 )
 from my_agent.harness.enabled import Settings
+from pydantic import BaseModel
+from script import Fail, Reply, ToolCall, Wait
+
+pytest_plugins = ["owned_tools"]  # its fixtures
 
 
 class Ticket(BaseModel):
@@ -48,7 +49,7 @@ class Observer(Capability):
         finally:
             self.seen.append(f"around {turn.outcome}")
 
-    def prepare(self, turn: Turn, options: dict[str, Any]) -> None:
+    def prepare(self, _turn: Turn, options: dict[str, Any]) -> None:
         options.update(self.options)
 
     async def ended(self, turn: Turn) -> None:
@@ -248,6 +249,38 @@ async def test_an_option_that_is_not_honoured_is_refused(caplog: pytest.LogCaptu
     assert "prepare` sets structured_output_model, which the harness cannot honour" in caplog.text
 
 
+async def test_a_capability_spawns_turns_with_the_runtime_that_opens_it() -> None:
+    client, observer = observed(Reply("ok"))
+    results = list[TurnResult]()
+
+    async def open(runtime: Runtime) -> None:
+        results.append(await runtime.spawn(TurnRequest("job", "Work.")))
+
+    observer.open = open  # type: ignore[method-assign]
+    await client.runtime.open()
+    await client.runtime.close()
+    assert [result.reply for result in results] == ["ok"]
+
+
+async def test_the_wrapping_of_the_first_capability_is_outermost() -> None:
+    order = list[str]()
+
+    class Wrapper(Observer):
+        def wrap_model(self, model: Any, *_: Any) -> Any:
+            order.append(type(self).__name__)
+            return model
+
+    class Refuser(Wrapper):
+        def wrap_model(self, model: Any, *given: Any) -> Any:
+            super().wrap_model(model, *given)
+            raise AgentError("session_forbidden")
+
+    client = Client(Reply("ok"))
+    client.runtime.capabilities = [Refuser(), Wrapper()]
+    assert (await client.say(session="s")).error == "session_forbidden"
+    assert order == ["Wrapper", "Refuser"]
+
+
 def test_data_is_json_with_a_name() -> None:
     for name, value in (("a b", 1), ("", 1), ("progress", object())):
         with pytest.raises(ValueError, match="must be"):
@@ -268,5 +301,3 @@ async def test_the_chunks_of_a_turn_that_is_over_are_dropped() -> None:
     await turns[0].emit(Data("late", 1))
     with pytest.raises(LookupError):
         current_turn()
-
-

@@ -4,11 +4,10 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from script import Reply, ToolCall
-from strands import tool
-
 from my_agent import agent as module
 from my_agent.harness import Data, Source, current_turn
+from script import Reply, ToolCall
+from strands import tool
 
 
 @tool

@@ -4,12 +4,11 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-from script import Reply
 import ai
-
+import pytest
 from my_agent import agent as module
 from my_agent.harness import Data, Source, current_turn
+from script import Reply
 
 
 @ai.tool

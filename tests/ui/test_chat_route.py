@@ -99,7 +99,7 @@ def test_a_conversation_with_tools_and_its_history(page: Page, provider: Provide
     assert (told["text"], said["text"]) == ("Let me see.", "It is three.")
     assert (tool["type"], tool["toolName"]) == ("dynamic-tool", "word_count")
     assert (tool["state"], tool["input"]) == ("output-available", {"text": "a b c"})
-    assert "3" in tool["output"]
+    assert "3" in str(tool["output"])
     failed = two["read"]["parts"][1]
     assert (failed["state"], failed["toolName"]) == ("output-error", "no_such_tool")
     assert failed["input"] == {"x": [1, None]}

@@ -160,7 +160,7 @@ FILES = {
         **TYPESCRIPT_FILES,
     },
 }
-DELETED = {"python": ".env.example", "typescript": "tests/turn.test.ts"}
+DELETED = {"python": ".env.example", "typescript": ".npmrc"}
 
 
 def edits_of(variant: str, tree: dict[str, bytes]) -> list[Edit]:

@@ -27,16 +27,20 @@ APPENDED = {
 } | TESTS
 DELETED = {"python": "AGENTS.md", "typescript": ".npmrc"}
 # What an owner writes in place of what the template has, in the projects that have it.
+PYTHON_SETTINGS = {
+    "8080": "9000",
+    "integer(8, 0, 86_400)\n    allowed_hosts": "integer(25, 0, 86_400)\n    allowed_hosts",
+}
+TYPESCRIPT_SETTINGS = {
+    "8080": "9000",
+    "[8, 0, 86_400],\n  // A": "[25, 0, 86_400],\n  // A",
+    "integer(8, 0, 86_400),\n  allowed": "integer(25, 0, 86_400),\n  allowed",
+}
 REPLACED = {
-    "src/app/settings.py": {
-        "8080": "9000",
-        "integer(8, 0, 86_400)\n    allowed_hosts": "integer(25, 0, 86_400)\n    allowed_hosts",
-    },
-    "src/settings.ts": {
-        "8080": "9000",
-        "[8, 0, 86_400],\n  // A": "[25, 0, 86_400],\n  // A",
-        "integer(8, 0, 86_400),\n  allowed": "integer(25, 0, 86_400),\n  allowed",
-    },
+    "src/app/settings.py": PYTHON_SETTINGS,
+    "src/app/harness/settings.py": PYTHON_SETTINGS,
+    "src/settings.ts": TYPESCRIPT_SETTINGS,
+    "src/harness/settings.ts": TYPESCRIPT_SETTINGS,
     "tests/test_turn.py": {"def test_turns_of_a_session_run": "def test_turns_of_a_customer_run"},
     "tests/turn.test.ts": {"test('turns of a session run": "test('turns of a customer run"},
 }
@@ -114,7 +118,10 @@ def assert_own(
         if path in unmerged or not (project / path).exists():
             continue
         assert (project / path).read_text("utf-8").endswith(text), path
+    committed = git(project, "ls-tree", "-r", "--name-only", "HEAD").splitlines()
     for path, pairs in replaced(project):
+        if path not in committed:
+            continue
         before, text = git(project, "show", f"HEAD:{path}"), (project / path).read_text("utf-8")
         lost = [new for new in pairs.values() if new in before and new not in text]
         assert path in unmerged or lost == [], path

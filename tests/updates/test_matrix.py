@@ -10,6 +10,7 @@ from _pytest.mark import ParameterSet
 from hooks.releases import releases
 from hooks.variants import STORES, TARGETS, VARIANTS
 from tests.conftest import ROOT
+from tests.updates.commands import bash, programs
 from tests.updates.edits import OWN_STORES, edit, edited
 from tests.updates.history import MISSING, NEWEST, History, commit, git, offered, rows, update
 from tests.updates.own_tests import pass_once, tree_of
@@ -105,7 +106,7 @@ def test_an_updated_project_passes_its_tests_and_its_owners(
 @pytest.mark.parametrize(
     "target", ["strands-python", pytest.param("strands-typescript", marks=pytest.mark.full)]
 )
-def test_own_stores_without_long_term_memory_are_shown_as_deleted_or_kept_by_an_answer(
+def test_own_stores_are_shown_as_deleted_and_carried_over_to_own_memory(
     target: str, history: History, tmp_path: Path
 ) -> None:
     ours = OWN_STORES[target]
@@ -116,10 +117,13 @@ def test_own_stores_without_long_term_memory_are_shown_as_deleted_or_kept_by_an_
         commit(project, "A store of our own")
         update(project, **answers)
         assert unmerged(project) == ""
+        assert ours.new in git(project, "diff", "HEAD", "--diff-filter=D", "--", ours.path)
         if answers:
-            assert ours.new in file.read_text("utf-8")
-        else:
-            assert ours.new in git(project, "diff", "HEAD", "--diff-filter=D", "--", ours.path)
+            command = f"uv run --no-project {history.template}/hooks/carry_over.py"
+            result = bash(command, project, PATH=programs(tmp_path / "bin"))
+            assert result.returncode == 0, result.stderr
+            rejected = file.parents[1] / f"own_memory{file.suffix}.rej"
+            assert ours.new in rejected.read_text("utf-8")
 
 
 def test_a_project_of_the_last_release_is_updated(history: History) -> None:

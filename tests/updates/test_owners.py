@@ -41,6 +41,7 @@ USUAL_PAST = {
 }
 # What the next two releases change: not the last lines, and no package beside that of an owner.
 LATER = ["9999.1", "9999.2"]
+PYTHON_SETTINGS = "python/src/{{{{ package_name }}}}/harness/settings.py"  # for str.format
 CHANGES = [
     ("python/pyproject.toml.jinja", "starlette>=0.4{},<2", (6, 7, 8)),
     ("python/pyproject.toml.jinja", "pytest>=8.4,<1{}", (0, 1, 2)),
@@ -51,10 +52,14 @@ CHANGES = [
     ("shared/.env.example.jinja", "# Copy to .env{}", ("", " first", " at first")),
     ("{}/.github/workflows/ci.yml", "# v7.0.{}", (1, 2, 3)),
     ("{}/.gitignore", ".env\n{}", ("", "dist/\n", "dist/\nbuild/\n")),
-    ("python/tests/test_turn.py", '"""{}', ("", "Tests: ", "All tests: ")),
-    ("typescript/tests/turn.test.ts", "// {}", ("", "Tests: ", "All tests: ")),
-    ("python/src/app/settings.py", "max_steps: int = integer(1{}, ", (0, 1, 2)),
-    ("typescript/src/settings.ts", "maxSteps: integer(1{}, ", (0, 1, 2)),
+    ("python/tests/harness/test_turn.py.jinja", '"""{}', ("", "Tests: ", "All tests: ")),
+    ("typescript/tests/harness/turn.test.ts", "// {}", ("", "Tests: ", "All tests: ")),
+    (
+        "python/src/{{{{ package_name }}}}/harness/settings.py",
+        "max_steps: int = integer(1{}, ",
+        (0, 1, 2),
+    ),
+    ("typescript/src/harness/settings.ts", "maxSteps: integer(1{}, ", (0, 1, 2)),
 ]
 
 
@@ -191,11 +196,6 @@ def expected(release: str, variant: str) -> set[str]:
         "README.md": is_older or (is_old and "agentcore" in options),
         "package.json": not is_python and (is_old or is_moved),
         "pyproject.toml": is_python and (is_older or (is_old and "s3" not in options)),
-        "src/app/settings.py": is_older and is_python,
-        "src/settings.ts": not is_python,
-        "tests/test_server.py": release == "0.1.0",
-        "tests/test_turn.py": is_python,
-        "tests/turn.test.ts": not is_python,
     }
     return {path for path, is_conflict in found.items() if is_conflict}
 

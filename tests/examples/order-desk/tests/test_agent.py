@@ -1,27 +1,25 @@
 """Conversations with the order desk, in which the offline model calls its tools."""
 
-from collections.abc import Iterator
-from unittest.mock import patch
+import sqlite3
 
-import pytest
 from click.testing import CliRunner
 
 from app.main import cli
-from app.orders import OrderBook, sample_orders
 
 REFUND = 'use refund_order: {"order_id": "1001", "reason": "It leaks."}'
-
-
-@pytest.fixture(autouse=True)
-def orders() -> Iterator[OrderBook]:
-    """Give each test an order book of its own."""
-    with patch("app.agent.ORDERS", sample_orders()) as book:
-        yield book
 
 
 def chat(actor: str, *lines: str) -> str:
     typed = "".join(f"{line}\n" for line in lines)
     return CliRunner().invoke(cli, ["chat", "--actor", actor], input=typed).stdout
+
+
+def state_of(order_id: str) -> str:
+    """Return the state that the database has; each test has a database of its own."""
+    (row,) = sqlite3.connect("orders.db").execute(
+        "SELECT state FROM orders WHERE id = ?", [order_id]
+    )
+    return str(row[0])
 
 
 def test_customers_see_their_orders() -> None:
@@ -35,13 +33,13 @@ def test_nobody_sees_the_order_of_somebody_else() -> None:
         assert "two cups" not in said
 
 
-def test_a_refund_runs_after_a_person_said_yes(orders: OrderBook) -> None:
+def test_a_refund_runs_after_a_person_said_yes() -> None:
     said = chat("ada", REFUND, "y")
     assert "Run refund_order" in said
     assert "Order 1001 is refunded: 32.00 EUR." in said
-    assert orders.find("1001", "ada").state == "refunded"
+    assert state_of("1001") == "refunded"
 
 
-def test_a_refund_that_a_person_denies_never_runs(orders: OrderBook) -> None:
+def test_a_refund_that_a_person_denies_never_runs() -> None:
     assert "Denied by a person: send it back first" in chat("ada", REFUND, "send it back first")
-    assert orders.find("1001", "ada").state == "delivered"
+    assert state_of("1001") == "delivered"

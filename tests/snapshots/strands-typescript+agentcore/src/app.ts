@@ -4,6 +4,7 @@ import { AgentApp } from './harness/index.ts'
 import * as own from './own_capabilities.ts'
 
 export const app = new AgentApp({
+  folder: import.meta.dirname,
   // Loaded by the commands that need them.
   agent: () => import('./agent.ts'),
   model: () => import('./model.ts'),

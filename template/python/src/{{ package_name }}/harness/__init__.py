@@ -4,7 +4,7 @@ An edit here can conflict with an update: your own code is in the folder above.
 """
 
 from .app import AgentApp
-from .capability import Capability
+from .capability import Capability, Runtime
 from .commands import make_cli
 from .contract import (
     AgentError,
@@ -20,7 +20,6 @@ from .contract import (
 )
 from .findings import Finding, diagnostic
 from .modules import Handler, Modules, Route
-from .runtime import Runtime
 from .sessions.sessions import SessionInfo, SessionTurn
 from .settings import (
     CoreSettings,

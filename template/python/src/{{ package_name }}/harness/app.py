@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from pathlib import Path
 from typing import Protocol, cast
 
 from .capability import Capability
 from .enabled import Settings, load_kinds
 from .findings import Finding, refuse_errors
 from .modules import LoadModules
+from .project import Project
 from .settings import CoreSettings
 
 
@@ -28,9 +30,11 @@ class AgentApp:
     """An agent: your modules, and what the harness makes of them.
 
     `load` imports the modules that need a framework: commands that run no turn do not call it.
+    `folder` has your modules.
     """
 
-    def __init__(self, load: LoadModules, *, own: OwnModule) -> None:
+    def __init__(self, load: LoadModules, *, own: OwnModule, folder: Path) -> None:
+        Project.package = folder
         self.load = cache(load)
         self.own = own
 

@@ -1,22 +1,42 @@
 """What can plug into an agent: a store, a page, or something of your own."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Protocol, Self
 
 from starlette.types import ASGIApp
 
-from .contract import Change, Json, Turn, TurnRequest, TurnResult
+from .contract import Change, Emit, Json, Turn, TurnRequest, TurnResult, discard
 from .deadline import time_limit
 from .findings import Finding, diagnostic
 from .log import describe
 from .modules import Handler, LoadModules, Modules, Route
 from .sessions.session_store import SessionStore
-from .sessions.sessions import SessionHooks
+from .sessions.sessions import SessionHooks, Sessions
 from .settings import CoreSettings
 
 # By method and path, such as "GET /files/{name}".
 Routes = dict[str, Handler | Route]
+
+
+class Runtime(Protocol):
+    """What a process consists of, for capabilities and routes."""
+
+    @property
+    def settings(self) -> CoreSettings:
+        """The settings of the process."""
+
+    @property
+    def sessions(self) -> Sessions:
+        """The sessions of the process."""
+
+    def spawn(self, request: TurnRequest, *, emit: Emit = discard) -> asyncio.Task[TurnResult]:
+        """Run a turn in a task; to cancel the task cancels the turn.
+
+        Await the task for the result. Raises AgentError, as the task does: `server_busy` and
+        `draining` if no turn may start, `invalid_request` and `actor_required`.
+        """
 
 
 class Capability(SessionHooks):
@@ -68,8 +88,11 @@ class Capability(SessionHooks):
         """
         return []
 
-    async def open(self) -> None:
-        """Connect. If it raises AgentError, the command prints its detail and ends."""
+    async def open(self, runtime: Runtime) -> None:
+        """Connect. If it raises AgentError, the command prints its detail and ends.
+
+        Keep `runtime` for jobs that spawn turns; before the first one, all capabilities are open.
+        """
 
     async def close(self) -> None:
         """Write what is still to be written, and disconnect, within SHUTDOWN_GRACE_SECONDS + 2.
@@ -124,9 +147,10 @@ class Capability(SessionHooks):
         """Use the outcome and the usage of a turn that ended, however it did."""
 
     def wrap_model(self, model: Any, actor: str | None, turn: Turn | None) -> Any:
-        """Return a model wrapped in your own, for requests on behalf of an actor.
+        """Return a model wrapped in your own, or another one, for requests on behalf of an actor.
 
-        `turn` is None if no turn waits for the answers. `prepare` comes later.
+        The wrapping of the first capability is outermost. AgentError refuses the turn. `turn` is
+        None if no turn waits for the answers. `prepare` comes later.
         """
         return model
 
@@ -171,8 +195,8 @@ def check_all(capabilities: Iterable[Capability]) -> list[Finding]:
 def wrap_model(
     capabilities: Iterable[Capability], model: Any, actor: str | None, turn: Turn | None = None
 ) -> Any:
-    """Return a model for requests on behalf of an actor, wrapped by all capabilities."""
-    for capability in capabilities:
+    """Return a model for requests on behalf of an actor; the first capability wraps it last."""
+    for capability in reversed([*capabilities]):
         model = capability.wrap_model(model, actor, turn)
     return model
 

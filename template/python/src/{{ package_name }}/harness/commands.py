@@ -17,9 +17,10 @@ import click
 from .app import AgentApp
 from .capability import Capability, check_all, ping_all
 from .enabled import COMMANDS, OPTIONS
-from .findings import AGENT_FILE, Finding, diagnostic, errors_of, format_finding
+from .findings import Finding, agent_file, diagnostic, errors_of, format_finding
 from .log import Formatter, describe
 from .modules import AgentModule, ModelModule
+from .project import Project
 from .settings import CoreSettings, proxy_variables
 from .terminal.chat import chat
 
@@ -54,7 +55,7 @@ def enter_project() -> None:
 
     A folder with settings or agents of its own is left alone.
     """
-    project = Path(__file__).resolve().parents[3]
+    project = Project.package.resolve().parents[1]
     is_inside = project in Path.cwd().parents
     if is_inside and not (Path(".env").exists() or Path("agents").exists()):
         os.chdir(project)
@@ -126,7 +127,7 @@ async def call_all(
 def check_agent(agent: AgentModule) -> list[Finding]:
     """Return findings about names that the module `agent` lacks."""
     return [
-        diagnostic("AGENT", f"{name} is not defined.", file=AGENT_FILE)
+        diagnostic("AGENT", f"{name} is not defined.", file=agent_file())
         for name in ("SYSTEM_PROMPT", "TOOLS")
         if not hasattr(agent, name)
     ]

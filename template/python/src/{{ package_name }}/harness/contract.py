@@ -156,7 +156,7 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class ToolResult:
-    """What the tool call of this id returned: as text, and as a value if it is an object or a list."""
+    """What the tool call of this id returned: as text, and an object or a list also as a value."""
 
     id: str
     text: str

@@ -1,12 +1,11 @@
 """What `check` reports: findings about settings and files."""
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import click
 
-AGENT_FILE = f"src/{Path(__file__).parents[1].name}/agent.py"
+from .project import Project
 
 Finding = dict[str, Any]
 """{"id", "severity": error or warning, "file", "line": 0 means no line, "message"}."""
@@ -17,6 +16,11 @@ def diagnostic(
 ) -> Finding:
     """Return one finding."""
     return {"id": id, "severity": severity, "file": file, "line": line, "message": message}
+
+
+def agent_file() -> str:
+    """Return the file of the agent, for findings about it."""
+    return Project.name_of(Project.package / "agent.py")
 
 
 def format_finding(finding: Finding) -> str:

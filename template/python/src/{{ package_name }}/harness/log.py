@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from .contract import BUSY_KINDS, CONTROL, ERRORS, AgentError, Turn
+from .project import Project
 
 # What providers call an error that may be temporary, in a body or in a stream. Other names are not
 # logged: they may quote a prompt.
@@ -27,8 +28,6 @@ TEMPORARY_KINDS = BUSY_KINDS | {
     "timeout",
     "timeout_error",
 }
-
-PACKAGE = Path(__file__).parents[1]  # with your modules
 
 log = logging.getLogger(__name__)
 
@@ -122,8 +121,8 @@ def place_of(error: BaseException) -> str:
     places = list[str]()
     for frame, line in walk_tb(error.__traceback__):
         path = Path(frame.f_code.co_filename)
-        if path.is_relative_to(PACKAGE):
-            places.insert(0, f"src/{path.relative_to(PACKAGE.parent).as_posix()}:{line}")
+        if path.is_relative_to(Project.package):
+            places.insert(0, f"{Project.name_of(path)}:{line}")
     return " at " + " < ".join(places[:3]) if places else ""
 
 

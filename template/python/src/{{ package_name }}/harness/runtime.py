@@ -11,8 +11,7 @@ from typing import Any
 
 import click
 
-from .app import AgentApp
-from .capability import Capability, check_all, wrap_model
+from .capability import App, Capability, check_all, wrap_model
 from .contract import (
     DRAINING,
     RUNNING,
@@ -27,7 +26,6 @@ from .contract import (
     discard,
 )
 from .deadline import time_limit
-from .enabled import Settings
 from .findings import Finding, refuse_errors
 from .log import announce, as_agent_error, describe, log_turn, log_unexpected
 from .modules import ModelModule, Modules
@@ -102,11 +100,7 @@ class Runtime:
         return next(filter(None, turns), None)
 
     def spawn(self, request: TurnRequest, *, emit: Emit = discard) -> asyncio.Task[TurnResult]:
-        """Run a turn in a task; to cancel the task cancels the turn.
-
-        Await the task for the result. Raises AgentError, as the task does: `server_busy` and
-        `draining` if no turn may start, `invalid_request` and `actor_required`.
-        """
+        """Run a turn in a task, as the protocol says."""
         return self.start(Turn(request, emit))
 
     def start(self, turn: Turn) -> asyncio.Task[TurnResult]:
@@ -210,7 +204,7 @@ class Runtime:
         """Connect. Raises ClickException with the detail of an AgentError."""
         try:
             for capability in self.capabilities:
-                await capability.open()
+                await capability.open(self)
                 self._opened.append(capability)
         except BaseException as error:
             await self.close()
@@ -287,7 +281,7 @@ def make_model(module: ModelModule, settings: CoreSettings) -> Any:
 
 
 def start_runtime(
-    app: AgentApp, settings: Settings, findings: list[Finding], *, logs_turns: bool = True
+    app: App, settings: CoreSettings, findings: list[Finding], *, logs_turns: bool = True
 ) -> Runtime:
     """Return the runtime for turns. Raises ClickException if `check` would find an error."""
     modules = app.load()

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from .contract import is_blank, well_formed_value
-from .findings import AGENT_FILE, Finding, diagnostic
+from .findings import Finding, agent_file, diagnostic
 from .log import causes_of
 
 CALL_ID = "[a-zA-Z0-9_-]{1,40}"  # OpenAI accepts at most 40 characters
@@ -52,7 +52,7 @@ def check_tools(declarations: list[tuple[str, str, Any]]) -> list[Finding]:
 
 def report(message: str) -> Finding:
     """Return a finding about the agent's own tools."""
-    return diagnostic("TOOL", message, "warning", AGENT_FILE)
+    return diagnostic("TOOL", message, "warning", agent_file())
 
 
 def problems_of(name: str, description: str, schema: Any) -> list[str]:

@@ -9,6 +9,7 @@ import { v7 as uuid7 } from 'uuid'
 import { SETTINGS as KIND } from '../../src/harness/enabled.ts'
 import { Collection } from '../../src/harness/collections/models.ts'
 import { Secrets } from '../../src/harness/collections/secrets.ts'
+import { AgentError } from '../../src/harness/contract.ts'
 import type { Stored } from '../../src/harness/sessions/session_store.ts'
 import { Sessions } from '../../src/harness/sessions/sessions.ts'
 import { createSettings } from '../../src/harness/settings.ts'
@@ -252,6 +253,32 @@ describe('a session', { skip }, () => {
     await isCommitted(one, id, 3)
     await isCommitted(one, id, 4)
   })
+
+  for (const isWritable of [true, false]) {
+    test(`is listed for its actor, isWritable: ${isWritable}`, async () => {
+      const actor = newId()
+      const id = newId()
+      const script = [reply('a'), reply('b'), reply('c')]
+      const client = startProcess(script, openStore(), SETTINGS, isWritable)
+      await client.say('1', { session: id, actor })
+      await client.say('2', { session: id, actor })
+      await client.say('3', { session: newId(), actor: newId() })
+      const { sessions } = client.runtime
+      assert.deepEqual(await sessions.turns(id, actor), [
+        { number: 1, prompt: '1', reply: 'a' },
+        { number: 2, prompt: '2', reply: 'b' },
+      ])
+      const listed = await sessions.list(actor).catch((error: AgentError) => error)
+      if (listed instanceof AgentError) {
+        assert.equal(listed.type, 'store_unavailable') // this store cannot list its sessions
+        return
+      }
+      const found = listed.map(({ sessionId, turns }) => [sessionId, turns])
+      assert.deepEqual(found, [[id, 2]])
+      await sessions.end(id, actor)
+      assert.deepEqual(await sessions.list(actor), [])
+    })
+  }
 
   test('continues after a restart, with all of its turns', async () => {
     const id = newId()

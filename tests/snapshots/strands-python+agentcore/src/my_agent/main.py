@@ -1,5 +1,7 @@
 """The agent: your modules, and the harness that runs them."""
 
+from pathlib import Path
+
 from . import own_capabilities
 from .harness import AgentApp, Modules, make_cli
 
@@ -11,5 +13,5 @@ def load() -> Modules:
     return Modules(agent, model, routes.ROUTES, own_memory.OwnMemory())
 
 
-app = AgentApp(load, own=own_capabilities)
+app = AgentApp(load, own=own_capabilities, folder=Path(__file__).parent)
 cli = make_cli(app)

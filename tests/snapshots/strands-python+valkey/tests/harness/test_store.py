@@ -17,6 +17,7 @@ from store_server import PASSWORD, StoreServer
 
 from my_agent.harness.collections.models import Collection
 from my_agent.harness.collections.secrets import Secrets
+from my_agent.harness.contract import AgentError
 from my_agent.harness.enabled import Settings
 from my_agent.harness.sessions.sessions import Sessions
 from my_agent.harness.store.base import (
@@ -446,6 +447,30 @@ async def test_a_session_of_a_read_only_store_ends_only_in_the_process(home: Hom
     assert (await replica.end("unknown")).status == 200
     assert (await replica.say(session="unknown")).turn == 1
     assert (await home.replica().say(session="s")).turn == 2
+
+
+@pytest.mark.parametrize("is_writable", [True, False])
+async def test_an_actor_gets_a_list_of_own_sessions_and_their_turns(
+    is_writable: bool, home: Home
+) -> None:
+    replica = home.replica(Reply("A."), Reply("B."), Reply("C."), is_writable=is_writable)
+    await replica.say("One.", session="first", actor="ada")
+    await replica.say("Two.", session="first", actor="ada")
+    await replica.say("Mine.", session="other", actor="eve")
+    sessions = replica.runtime.sessions
+    turns = await sessions.turns("first", "ada")
+    assert [(turn.number, turn.prompt, turn.reply) for turn in turns] == [
+        (1, "One.", "A."),
+        (2, "Two.", "B."),
+    ]
+    if not home.server.is_listing:
+        with pytest.raises(AgentError, match="session store failed"):
+            await sessions.list("ada")
+        return
+    found = await sessions.list("ada")
+    assert [(session.session_id, session.turns) for session in found] == [("first", 2)]
+    await sessions.end("first", "ada")
+    assert await sessions.list("ada") == []
 
 
 async def test_the_actor_of_a_session_is_found(home: Home) -> None:

@@ -10,7 +10,11 @@ import type { Settings } from '../../src/harness/enabled.ts'
 import { Declarations } from '../../src/harness/collections/capability.ts'
 import { loadProject } from '../../src/harness/collections/check.ts'
 import { AgentCore } from '../../src/harness/memory/agentcore.ts'
-import { type MemoryEvent, MemoryRefused, MemoryUnavailable } from '../../src/harness/memory/base.ts'
+import {
+  type MemoryEvent,
+  MemoryRefused,
+  MemoryUnavailable,
+} from '../../src/harness/memory/base.ts'
 import { checkPolicy, checkResources } from '../../src/harness/memory/check.ts'
 import { Erasure, erasureScope } from '../../src/harness/memory/erase.ts'
 import { makePolicy } from '../../src/harness/memory/iam.ts'

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message
 
 from my_agent.harness import AgentApp, Capability, CoreSettings, make_cli
 from my_agent.harness.http.server import create_app
+from my_agent.harness.project import Project
 from my_agent.harness.runtime import Runtime, start_runtime
 from my_agent.main import app as own_app
 
@@ -37,7 +38,7 @@ class WithoutOwn:
     OWN_CAPABILITIES: Sequence[type[Capability]] = ()
 
 
-app = AgentApp(own_app.load, own=WithoutOwn())
+app = AgentApp(own_app.load, own=WithoutOwn(), folder=Project.package)
 cli = make_cli(app)
 
 

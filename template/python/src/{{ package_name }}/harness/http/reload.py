@@ -14,12 +14,11 @@ from typing import Any
 
 import click
 
-from ..log import PACKAGE
+from ..project import Project
 from ..sessions.session_store import InProcess, SessionStore
 
-SOURCES = (PACKAGE, Path("agents"), Path("collections"))
+FOLDERS = (Path("agents"), Path("collections"))
 FILES = (Path(".env"), Path(".mcp.json"))
-SERVE = [sys.executable, "-c", f"from {PACKAGE.name}.main import cli; cli()", "serve"]
 # Names the open file in which a child leaves its sessions to the next one; other processes have
 # neither. The file has no name, so nothing of it outlives them.
 HANDED_OVER = "RELOAD_FD"
@@ -37,13 +36,14 @@ def serve_with_reload() -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, note)
+    program = f"from {Project.package.name}.main import cli; cli()"
     sessions = tempfile.TemporaryFile()  # noqa: SIM115 (open until this process ends)
     if os.name == "posix":  # Windows would kill a child, which has no time to leave anything
         options["pass_fds"] = [sessions.fileno()]
         options["env"] = os.environ | {HANDED_OVER: str(sessions.fileno())}
     while not signals:
         before = changes = _modification_times()
-        child = subprocess.Popen(SERVE, **options)
+        child = subprocess.Popen([sys.executable, "-c", program, "serve"], **options)
         while not signals and changes == before:
             time.sleep(0.5)
             changes = _modification_times()
@@ -80,7 +80,8 @@ def take_over(store: SessionStore) -> Callable[[], None]:
 def _modification_times() -> set[tuple[str, float]]:
     """Return the files and when they changed; no hidden file, no backup and no bytecode."""
     stamps = set()
-    for path in [*FILES, *(path for folder in SOURCES for path in folder.rglob("[!.]*[!~]"))]:
+    folders = (Project.package, *FOLDERS)
+    for path in [*FILES, *(path for folder in folders for path in folder.rglob("[!.]*[!~]"))]:
         with suppress(OSError):  # it may be gone by now
             if path.is_file() and "__pycache__" not in path.parts:
                 stamps.add((os.path.relpath(path), path.stat().st_mtime))

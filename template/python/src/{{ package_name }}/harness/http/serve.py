@@ -14,17 +14,21 @@ from starlette.types import ASGIApp
 
 from ..app import AgentApp
 from ..late_errors import survive_late_errors
-from ..log import PACKAGE, announce, log_as, log_unexpected
+from ..log import announce, log_as, log_unexpected
+from ..project import Project
 from ..runtime import Runtime, start_runtime
 from ..settings import CoreSettings
 from .connection import Connection, max_connections
 from .reload import take_over
 from .server import create_app
 
+HARNESS = __name__.removesuffix(".http.serve")
+
 
 def run_server(app: AgentApp) -> None:
     """Serve until a signal ends it."""
-    logging.getLogger(PACKAGE.name).setLevel("INFO")
+    for name in (Project.package.name, HARNESS):
+        logging.getLogger(name).setLevel("INFO")
     settings, findings = app.read_settings()
     log_as(settings.log_format)
     runtime = start_runtime(app, settings, findings)

@@ -45,7 +45,7 @@ def chat(app: AgentApp, question: str | None, session: str, actor: str | None) -
         runner.run(runtime.open())
         conversation = Conversation(runner, runtime, screen, session, actor)
         if question is None:
-            while not conversation.is_over and (line := screen.read()) is not None:
+            while not conversation.is_over and (line := conversation.read()) is not None:
                 conversation.hear(line)
         else:
             conversation.hear(question)
@@ -54,8 +54,9 @@ def chat(app: AgentApp, question: str | None, session: str, actor: str | None) -
             notice = runtime.retention_notice if conversation.turns else "Nothing was added to it."
             click.echo(f"\nThis was session {conversation.session_id}. {notice}")
         code = int(screen.is_piped and conversation.failures > 0)
-        if screen.is_live:
-            os._exit(code)  # a thread that hangs in a tool would keep the process alive
+        if screen.is_live or screen.is_reading:
+            sys.stdout.flush()
+            os._exit(code)  # a thread that hangs in a tool or reads would keep the process alive
     sys.exit(code)
 
 

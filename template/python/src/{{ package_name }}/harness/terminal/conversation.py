@@ -33,6 +33,11 @@ class Conversation:
         self._runtime = runtime
         self._screen = screen
 
+    def read(self, question: str = "") -> str | None:
+        """Return what the person types; meanwhile the tasks of capabilities run."""
+        line: str | None = run_to_end(self._runner, self._screen.read(question))
+        return line
+
     def hear(self, line: str) -> None:
         """Run a command, or a turn with this prompt."""
         try:
@@ -91,7 +96,7 @@ class Conversation:
             seconds += time.monotonic() - began
             if result is None:
                 break
-            next_request = self._runtime.ask(result, next_request, self._screen.read)
+            next_request = self._runtime.ask(result, next_request, self.read)
         if result:
             self.turns += 1
             self._screen.end_reply(describe_cost(turns, seconds))

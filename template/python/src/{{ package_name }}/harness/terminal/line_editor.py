@@ -71,13 +71,17 @@ def make_editor(project_name: str) -> PromptSession[str]:
     )
 
 
-def read_line(message: AnyFormattedText, editor: PromptSession[str] | None = None) -> str | None:
+async def read_line(
+    message: AnyFormattedText, editor: PromptSession[str] | None = None
+) -> str | None:
     """Return a line, or the lines of a paste; None is the end of the conversation."""
     editor = editor or PromptSession()
     while True:
         try:
             with patch_stdout(raw=True):  # lines of the log stand above the prompt
-                return editor.prompt(message, enable_suspend=True)
+                return await editor.prompt_async(
+                    message, enable_suspend=True, set_exception_handler=False
+                )
         except EOFError:
             return None
         except KeyboardInterrupt:

@@ -33,6 +33,7 @@ class Screen:
         self.out = sys.stdout
         self.is_once = is_once
         self.is_piped = is_once or not sys.stdin.isatty()
+        self.is_reading = False  # a thread still does, after Ctrl-C
         self._is_at_margin = True
         if is_once:
             sys.stdout = sys.stderr  # so that `out` has nothing but the reply
@@ -44,14 +45,17 @@ class Screen:
         """Print lines of text."""
         click.echo(re.sub(CONTROL, "", text), self.out)
 
-    def read(self, question: str = "") -> str | None:
+    async def read(self, question: str = "") -> str | None:
         """Return the next prompt, or the answer to a question; None is the end of them."""
         if self.is_once:
             nobody = "nobody can answer here: use `chat` without a question"
             raise AgentError("invalid_request", question.strip(), nobody)
         try:
-            line = input(question or "> ")
-        except (EOFError, KeyboardInterrupt):
+            line = await asyncio.to_thread(input, question or "> ")
+        except EOFError:
+            return None
+        except asyncio.CancelledError:  # Ctrl-C
+            self.is_reading = True
             return None
         if self.is_piped:
             click.echo(line)

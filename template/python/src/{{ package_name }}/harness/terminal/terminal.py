@@ -84,18 +84,18 @@ class Terminal(Screen):
             while self._log and not self._is_replying:
                 self._console.out(self._log.pop(0), end="", highlight=False)
 
-    def read(self, question: str = "") -> str | None:
+    async def read(self, question: str = "") -> str | None:
         if self.is_once:
-            return super().read(question)
+            return await super().read(question)
         # It takes 0.1 s to load, after the first line.
         from .line_editor import make_editor, read_line
 
         if question:
             above, line_end, last = question.rpartition("\n")
             self._console.out(above, end=line_end, highlight=False)  # an editor would redraw it
-            return read_line(last)
+            return await read_line(last)
         self._editor = self._editor or make_editor(self._project_name)
-        return read_line([("" if self._is_plain else "bold", ">"), ("", " ")], self._editor)
+        return await read_line([("" if self._is_plain else "bold", ">"), ("", " ")], self._editor)
 
     async def follow(self, turn: Coroutine[Any, Any, Any]) -> Any:
         self._live = self._make_live()

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
-from ..capability import Capability
+from ..capability import Capability, Runtime
 from ..contract import AgentError
 from ..findings import Finding, errors_of
 from ..modules import LoadModules
@@ -37,7 +37,7 @@ class Declarations(Capability):
         self.is_valid = not errors_of(findings)
         return findings
 
-    async def open(self) -> None:
+    async def open(self, runtime: Runtime) -> None:
         """Read the secrets that turns will need. Raises AgentError if one is missing."""
         if self.settings.model == "offline":
             return

@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import cached_property, partial
 from typing import Any
 
-from ..capability import Capability
+from ..capability import Capability, Runtime
 from ..contract import Turn
 from ..findings import Finding
 from ..modules import LoadModules
@@ -70,7 +70,7 @@ class McpServers(Capability):
         finally:
             await self.close()
 
-    async def open(self) -> None:
+    async def open(self, runtime: Runtime) -> None:
         """Connect to all servers and list their tools; one that fails causes only a warning."""
         await self._connect(START_SECONDS)
 

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from ..capability import Capability
+from ..capability import Capability, Runtime
 from ..collections.capability import Declarations
 from ..collections.check import Project
 from ..collections.memory_backend import NamespaceConfig
@@ -149,7 +149,7 @@ class LongTermMemory(Capability):
     async def ping(self) -> list[Finding]:
         return await check_resources(self.project, self.collections, self.kinds, self.project_id)
 
-    async def open(self) -> None:
+    async def open(self, runtime: Runtime) -> None:
         """Check the writers, and start to make clients, so that the first turn does not wait.
 
         Raises AgentError if the memories cannot work as declared.

@@ -12,7 +12,7 @@ from opentelemetry import context, metrics, propagate, trace
 from opentelemetry.metrics import NoOpMeter
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..capability import Capability
+from ..capability import Capability, Runtime
 from ..contract import Turn
 from ..modules import LoadModules
 from ..settings import CoreSettings, without_password
@@ -40,7 +40,7 @@ class Tracing(Capability):
         super().__init__(settings, before, load)
         self.metrics = Metrics()
 
-    async def open(self) -> None:
+    async def open(self, runtime: Runtime) -> None:
         """Set up the export, and let the framework make spans without prompts and replies."""
         if not _has_provider():
             if not any(endpoint_of(signal.upper()) for signal in SIGNALS):

@@ -82,11 +82,26 @@ export class Reply {
       const summary = element('summary', '', `Recalled ${event.data.length} from memory`)
       const texts = element('ul', '', ...event.data.map((text) => element('li', '', text)))
       this.add(element('details', 'recalled', summary, texts))
+    } else if (event.type.startsWith('data-')) {
+      this.tell(`${event.type.slice(5)}: ${visible(JSON.stringify(event.data))}`)
+    } else if (event.type === 'source-url' && /^https?:/.test(event.url)) {
+      const link = element('a', '', visible(event.title || event.url))
+      Object.assign(link, { href: event.url, rel: 'noreferrer', target: '_blank' })
+      this.add(element('p', 'source', link))
     } else if (event.type === 'finish') {
       this.metadata = event.messageMetadata
     } else if (event.type === 'error') {
       this.error = event.errorText.split(/: (.*)/s) // its type and its message
     }
+  }
+
+  /** Show a line under the running tool, in place of the one before it. */
+  tell(text) {
+    const isRunning = ({ state }) => state?.textContent === 'running'
+    const tool = [...this.shown.values()].reverse().find(isRunning)
+    if (!tool) this.add(element('p', 'told', text))
+    else if (tool.line) tool.line.textContent = text
+    else tool.node.after((tool.line = element('p', 'told', text)))
   }
 
   /** Show the parts of a message of the history, with the facts that this tab has. */

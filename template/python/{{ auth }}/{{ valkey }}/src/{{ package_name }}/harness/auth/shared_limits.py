@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import cached_property
 
-from ..capability import Capability
+from ..capability import Capability, Runtime
 from ..modules import LoadModules
 from ..settings import CoreSettings
 from ..store.base import StoreUnavailable
@@ -29,7 +29,7 @@ class SharedLimits(Capability):
         super().__init__(settings, before, load)
         self._before = before
 
-    async def open(self) -> None:
+    async def open(self, runtime: Runtime) -> None:
         if self.store:
             Auth.find(self._before).limits.counters = self
 

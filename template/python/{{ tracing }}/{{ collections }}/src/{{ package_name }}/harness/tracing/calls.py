@@ -10,7 +10,7 @@ from opentelemetry import metrics, trace
 from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.trace import Link, SpanContext, SpanKind
 
-from ..capability import Capability
+from ..capability import Capability, Runtime
 from ..contract import Turn
 from ..modules import LoadModules
 from ..settings import CoreSettings
@@ -36,7 +36,7 @@ class TracedCalls(Capability):
             if name := getattr(capability, "traced_as", None):
                 decorated.decorate = partial(Traced, name, self._turns)
 
-    async def open(self) -> None:
+    async def open(self, runtime: Runtime) -> None:
         """Measure how many turns wait to be recorded."""
         meter = metrics.get_meter("app")
         meter.create_observable_gauge("agent.memory.waiting", [self._observe], unit="{turn}")
