@@ -146,8 +146,8 @@ def write_last(root: Path, release: str, weights: Weights) -> None:
 def check_weights(before: Weights, now: Weights, text: str) -> Iterator[Finding]:
     """Report each room that is new or has grown without a word in `text`.
 
-    `text` is what CHANGELOG says about the coming release: it names a room as in `store/`. There
-    is nothing to report where no release has weights.
+    `text` is what CHANGELOG says about the coming release: it names a room as in `store/` or, if
+    that is a module, as in `own_memory`. There is nothing to report where no release has weights.
     """
     if not before:
         return
@@ -159,7 +159,7 @@ def check_weights(before: Weights, now: Weights, text: str) -> Iterator[Finding]
             for target, weight in weights.items()
             if weight > before.get(room, {}).get(target, 0) * GROWTH
         ]
-        if grown and not re.search(rf"`{re.escape(room)}/`", text):
+        if grown and not re.search(rf"`{re.escape(room)}/?`", text):
             message = (
                 f"does not say why {room}/ weighs more ({', '.join(grown)} tokens):"
                 f" add a sentence that names `{room}/` to the section next"

@@ -113,8 +113,8 @@ def test_ci_of_a_project_obeys_its_lock_file_once_there_is_one(
 
 # Files that owners fill, and that never change: an update that meets them would conflict.
 OWNED = {
-    "python/src/{{ package_name }}/routes.py": "470f9fe8aa00b386",
-    "python/src/{{ package_name }}/own_capabilities.py": "24577bc304fc76a4",
+    "python/src/{{ package_name }}/routes.py": "2bcb6f57d9c5ecb3",
+    "python/src/{{ package_name }}/own_capabilities.py": "a344638dfca118bc",
     "python/tests/test_agent.py.jinja": "fb206e7bdc2e693c",
     "typescript/src/routes.ts": "dc11d035d7c2a9f6",
     "typescript/src/own_capabilities.ts": "4c3e85f7d10ea441",

@@ -9,7 +9,7 @@ from tests.installed import clean_environment, installed
 from tests.stores import forks
 
 HERE = Path(__file__).parent
-NAMES = ("client.py", "conftest.py", "script.py", "scripted_model.py")
+NAMES = ("client.py", "conftest.py", "own_fixtures.py", "script.py", "scripted_model.py")
 OPTIONS = ["-q", "-p", "no:cacheprovider", "-c", "pyproject.toml"]
 
 

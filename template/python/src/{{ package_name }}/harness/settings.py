@@ -14,6 +14,8 @@ from dotenv.parser import parse_stream
 from .findings import Finding, diagnostic
 
 HOST_FORM = r"[A-Za-z0-9_.:\[\]-]+"
+VISIBLE = "[!-~]{1,4096}"
+VISIBLE_TEXT = "a text of visible ASCII characters"
 
 
 BOOLEANS = {"1": True, "true": True, "0": False, "false": False}
@@ -53,12 +55,7 @@ def string_list(
     return _setting(default, parse, allowed, required)
 
 
-def secret(
-    form: str = "[!-~]{1,4096}",
-    allowed: str = "a text of visible ASCII characters",
-    *,
-    required: bool = False,
-) -> Any:
+def secret(form: str = VISIBLE, allowed: str = VISIBLE_TEXT, *, required: bool = False) -> Any:
     """Declare a setting whose value is never shown."""
     return _setting("", _parser(form), allowed, required, is_secret=True)
 
