@@ -56,7 +56,8 @@ def run(project: Path, *arguments: str, typed: str = "", **settings: str) -> str
     return forks.run(command, project, environment, typed=typed).stdout
 
 
-# The texts whose blocks are files, and these files, in their order.
+# The texts whose blocks are files, and these files, in their order. Of the last two, blocks in
+# later sections are excerpts.
 TEXTS = ("README.md", "docs/tools.md", "docs/routes.md", "docs/capabilities.md")
 FILES = {
     "python": (
@@ -86,7 +87,9 @@ FILES = {
 
 def paste(project: Path, names: Iterable[str]) -> None:
     """Write blocks of the texts, word by word, to the files that these name."""
-    text = "".join((project / name).read_text() for name in TEXTS)
+    texts = [(project / name).read_text() for name in TEXTS]
+    texts[2:] = [text.partition("\n## ")[0] for text in texts[2:]]
+    text = "".join(texts)
     language = "typescript" if (project / "package.json").exists() else "python"
     blocks = dict(zip(FILES[language], BLOCK.findall(text), strict=True))
     for file in FILES[language]:
@@ -122,7 +125,7 @@ def add_route(project: Path, route: str) -> None:
         edit(project / "src" / "routes.ts", f"'{route}': version", {"version": "version"}, last)
     else:
         routes = project / "src" / "my_agent" / "routes.py"
-        last = "from .harness import Handler\n"
+        last = "from .harness import Handler, Route\n"
         edit(routes, f'"{route}": version', {"version": "version"}, last)
 
 

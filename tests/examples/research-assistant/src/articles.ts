@@ -7,7 +7,7 @@ import { z } from 'zod'
 
 import type { Article } from './article.ts'
 import { Capability, currentTurn, Data, type NamedTool, Source } from './harness/index.ts'
-import type { Settings } from './settings.ts'
+import type { Settings } from './own_settings.ts'
 
 const TIMEOUT_MILLISECONDS = 10_000
 

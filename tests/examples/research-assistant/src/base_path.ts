@@ -3,7 +3,7 @@
 import type { RequestListener } from 'node:http'
 
 import { Capability } from './harness/index.ts'
-import type { Settings } from './settings.ts'
+import type { Settings } from './own_settings.ts'
 
 export class BasePath extends Capability<Settings> {
   override wrap(app: RequestListener): RequestListener {

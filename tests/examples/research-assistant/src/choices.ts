@@ -5,7 +5,7 @@ import { z } from 'zod'
 
 import { AgentError, Capability } from './harness/index.ts'
 import type { ModelModule, Options, Turn } from './harness/index.ts'
-import type { Settings } from './settings.ts'
+import type { Settings } from './own_settings.ts'
 
 const Effort = z.enum(['low', 'medium', 'high']).optional()
 

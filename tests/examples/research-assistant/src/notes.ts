@@ -5,7 +5,7 @@ import type { Valkey } from 'iovalkey'
 import { z } from 'zod'
 
 import { Capability, currentTurn, type NamedTool } from './harness/index.ts'
-import type { Settings } from './settings.ts'
+import type { Settings } from './own_settings.ts'
 
 export class Notes extends Capability<Settings> {
   readonly #inProcess = new Map<string, string[]>()

@@ -8,7 +8,7 @@ import { Notes } from './notes.ts'
 import { Questions } from './questions.ts'
 import { Sharing } from './sharing.ts'
 
-export { OWN_SETTINGS } from './settings.ts'
+export { OWN_SETTINGS } from './own_settings.ts'
 
 export const OWN_CAPABILITIES: CapabilityClass[] = [
   Articles,

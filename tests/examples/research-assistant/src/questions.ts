@@ -4,7 +4,7 @@ import { z } from 'zod'
 
 import { AgentError, Capability, type Handler, TurnRequest } from './harness/index.ts'
 import type { Routes, TurnResult } from './harness/index.ts'
-import type { Settings } from './settings.ts'
+import type { Settings } from './own_settings.ts'
 
 const TIMEOUT_MILLISECONDS = 10_000
 const Question = z.object({ id: z.string().regex(/^[\w-]{1,100}$/), question: z.string() })

@@ -1,21 +1,32 @@
-// Links that show a session to readers without a token, and the export of all sessions of a customer.
+// Share links: a session for readers without a token. Export: all sessions of a customer.
 
 import { createHash } from 'node:crypto'
 
 import { EncryptJWT, errors, jwtDecrypt } from 'jose'
 
 import { AgentError, Capability, type Handler, route, type Routes } from './harness/index.ts'
-import type { Settings } from './settings.ts'
+import type { Settings } from './own_settings.ts'
 
 type Shared = { session: string; actor: string | null }
 
 export class Sharing extends Capability<Settings> {
   override routes(): Routes {
-    if (!this.settings.shareSecret) return {}
+    const routes: Routes = { 'GET /export': this.#export }
+    if (!this.settings.shareSecret) return routes
     return {
+      ...routes,
       'POST /share/{session}': this.#share,
       'GET /shared/{link}': route(this.#show, { public: true }),
     }
+  }
+
+  readonly #export: Handler = async (_request, response, runtime, { actor }) => {
+    const sessions = []
+    for (const { sessionId, savedAt } of await runtime.sessions.list(actor)) {
+      const turns = await runtime.sessions.turns(sessionId, actor)
+      sessions.push({ sessionId, savedAt, turns })
+    }
+    response.setHeader('Content-Type', 'application/json').end(JSON.stringify({ sessions }))
   }
 
   readonly #share: Handler = async (_request, response, runtime, { actor, params }) => {
@@ -51,14 +62,4 @@ export class Sharing extends Capability<Settings> {
   #key(): Uint8Array {
     return createHash('sha256').update(this.settings.shareSecret).digest()
   }
-}
-
-/** GET /export: all sessions of the caller, forks included, with their turns. */
-export const exportSessions: Handler = async (_request, response, runtime, { actor }) => {
-  const sessions = []
-  for (const { sessionId, savedAt } of await runtime.sessions.list(actor)) {
-    const turns = await runtime.sessions.turns(sessionId, actor)
-    sessions.push({ sessionId, savedAt, turns })
-  }
-  response.setHeader('Content-Type', 'application/json').end(JSON.stringify({ sessions }))
 }

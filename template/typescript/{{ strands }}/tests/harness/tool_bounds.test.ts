@@ -18,11 +18,11 @@ async function resultOf(callback: () => unknown): Promise<ToolResult> {
   class Report extends Capability {
     override tools() {
       const text = callback as () => string
-      return [tool({ name: 'report', description: 'Write a report.', callback: text })]
+      return [tool({ name: 'test_report', description: 'Write a report.', callback: text })]
     }
   }
   const settings = { maxResultChars: MAX_CHARS }
-  const client = new Client([toolCall('report', {})], settings, (all, load) => [
+  const client = new Client([toolCall('test_report', {})], settings, (all, load) => [
     new Report(all, [], load),
   ])
   const [, result] = await client.takeTurn('Report.', 'ada')

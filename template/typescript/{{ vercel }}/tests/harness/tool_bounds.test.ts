@@ -28,11 +28,11 @@ async function resultOf(
   class Report extends Capability {
     override tools(): NamedTool[] {
       const inputSchema = jsonSchema({ type: 'object' })
-      return [['report', tool({ inputSchema, execute, toModelOutput })]]
+      return [['test_report', tool({ inputSchema, execute, toModelOutput })]]
     }
   }
   const settings = { maxResultChars: MAX_CHARS }
-  const client = new Client([toolCall('report', {})], settings, (all, load) => [
+  const client = new Client([toolCall('test_report', {})], settings, (all, load) => [
     new Report(all, [], load),
   ])
   const [, shown] = await client.takeTurn('Report.', 'ada')
