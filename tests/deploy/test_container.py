@@ -29,6 +29,7 @@ from tests.conformance.provider import Provider
 from tests.conformance.server import Front, Server
 from tests.conformance.steps import Hold
 from tests.conformance.targets import TARGETS, Target
+from tests.deploy.dockerfile import calls_of_apt, instructions
 from tests.installed import NODE, rendered
 from tests.stores.agents import Agents
 from tests.stores.servers import find_program, free_port, process, wait_for
@@ -55,13 +56,6 @@ NAMESPACE = ["unshare", "--map-root-user", "--pid", "--fork", "--mount-proc", "-
 def containers(variant: str) -> Path:
     """A render with a Dockerfile."""
     return rendered(variant, **({} if variant.count("+") == 2 else {"deploy": "container"}))
-
-
-def instructions(project: Path) -> list[tuple[str, str]]:
-    """The instructions of a Dockerfile and their arguments."""
-    text = (project / "Dockerfile").read_text().replace("\\\n", "")
-    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
-    return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines)]
 
 
 def command_of(project: Path) -> list[str]:
@@ -102,21 +96,12 @@ def test_the_image_gets_what_the_agent_reads_and_no_more(variant: str) -> None:
 @pytest.mark.parametrize(
     ("packages", "installed"), [("", None), ("ffmpeg\n# later\ngit\n", "ffmpeg git")]
 )
+@pytest.mark.parametrize("target", ["strands-python", "vercel-typescript"])
 def test_the_image_gets_the_packages_of_apt_txt(
-    packages: str, installed: str | None, tmp_path: Path
+    target: str, packages: str, installed: str | None, tmp_path: Path
 ) -> None:
-    project = containers("strands-python+valkey+container")
-    text = (project / "apt.txt").read_text()
-    (tmp_path / "apt.txt").write_text(text + packages)
-    calls = tmp_path / "calls"
-    program = tmp_path / "apt-get"
-    program.write_text(f'#!/bin/sh\necho "$@" >> {calls}\n')
-    program.chmod(0o755)
-    (step,) = (rest for word, rest in instructions(project) if word == "RUN" and "apt" in rest)
-    step = step.replace("/var/lib/apt/lists", str(tmp_path / "lists"))
-    own = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    subprocess.run(["sh", "-ec", step], cwd=tmp_path, env=own, check=True)
-    found = calls.read_text().splitlines() if calls.exists() else []
+    project = containers(f"{target}+valkey+container")
+    found = calls_of_apt(project, (project / "apt.txt").read_text() + packages, tmp_path)
     install = [f"install -y --no-install-recommends {installed}"]
     assert found == (["update", *install] if installed else [])
 
@@ -348,25 +333,3 @@ def test_behind_the_proxy_a_conversation_goes_on_when_a_replica_is_killed(
         assert [chat.say(text).turn for text in ("Six.", "Seven.")] == [6, 7]
         assert chat.recalled() == echoed(*texts, "Five.", "Six.", "Seven.")
         assert other.recalled() == echoed("Five.")
-
-
-@pytest.mark.parametrize(
-    ("packages", "installed"), [("", None), ("ffmpeg\n# later\ngit\n", "ffmpeg git")]
-)
-def test_the_image_in_typescript_gets_the_packages_of_apt_txt(
-    packages: str, installed: str | None, tmp_path: Path
-) -> None:
-    project = containers("vercel-typescript+valkey+container")
-    text = (project / "apt.txt").read_text()
-    (tmp_path / "apt.txt").write_text(text + packages)
-    calls = tmp_path / "calls"
-    program = tmp_path / "apt-get"
-    program.write_text(f'#!/bin/sh\necho "$@" >> {calls}\n')
-    program.chmod(0o755)
-    (step,) = (rest for word, rest in instructions(project) if word == "RUN" and "apt" in rest)
-    step = step.replace("/var/lib/apt/lists", str(tmp_path / "lists"))
-    own = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    subprocess.run(["sh", "-ec", step], cwd=tmp_path, env=own, check=True)
-    found = calls.read_text().splitlines() if calls.exists() else []
-    install = [f"install -y --no-install-recommends {installed}"]
-    assert found == (["update", *install] if installed else [])

@@ -26,6 +26,7 @@ from tests.stores.servers import valkey_server
 from tests.ui.chat_page import LOAD, Page, send, texts
 from tests.updates.history import History
 from tests.updates.own_tests import pass_once, tree_of
+from tests.updates.own_tests import run as run_tests
 
 NAMES = [
     name if name == "order-desk" else pytest.param(name, marks=pytest.mark.full)
@@ -41,6 +42,12 @@ def test_an_update_from_the_last_release_loses_nothing(name: str, history: Histo
     assert [path for path in project if project[path] != wanted[path]] == []
 
 
+def test_the_order_desk_passes_the_tests_of_its_owner(history: History, tmp_path: Path) -> None:
+    words = ("--ignore", "tests/harness")
+    run_tests(tmp_path / "passed", updated(history, "order-desk"), "strands-python", *words)
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("name", NAMES)
 def test_it_passes_its_tests(name: str, history: History) -> None:
     pass_once(history, target_of(name), updated(history, name))

@@ -15,6 +15,7 @@ from playwright.sync_api import Browser
 from tests.auth.issuer import Issuer
 from tests.conformance.client import JSON, SESSION
 from tests.conformance.provider import PATIENCE
+from tests.deploy.dockerfile import calls_of_apt
 from tests.examples.projects import command, lived_in, replicas, run
 from tests.installed import clean_environment
 from tests.updates.history import History, git
@@ -142,6 +143,14 @@ def test_its_own_workflow_has_the_variable_that_it_requires(project: Path) -> No
     assert len(commands) == 2
     for words in commands:
         run(project, *words[3:], **job["env"])
+
+
+def test_the_image_gets_its_debian_package(project: Path, tmp_path: Path) -> None:
+    packages = (project / "apt.txt").read_text()
+    assert calls_of_apt(project, packages, tmp_path) == [
+        "update",
+        "install -y --no-install-recommends sqlite3",
+    ]
 
 
 def test_git_leaves_the_settings_of_staging_and_production_alone(project: Path) -> None:

@@ -56,9 +56,10 @@ def run(project: Path, *arguments: str, typed: str = "", **settings: str) -> str
     return forks.run(command, project, environment, typed=typed).stdout
 
 
-# The texts whose blocks are files, and these files, in their order. Of the last two, blocks in
+# The texts whose blocks are files, and these files, in their order. Of some texts, the blocks in
 # later sections are excerpts.
 TEXTS = ("README.md", "docs/tools.md", "docs/routes.md", "docs/capabilities.md")
+EXCERPTS = {"python": {"docs/routes.md", "docs/capabilities.md"}, "typescript": {"docs/routes.md"}}
 FILES = {
     "python": (
         "src/my_agent/orders.py",
@@ -88,10 +89,11 @@ FILES = {
 
 def paste(project: Path, names: Iterable[str]) -> None:
     """Write blocks of the texts, word by word, to the files that these name."""
-    texts = [(project / name).read_text() for name in TEXTS]
-    texts[2:] = [text.partition("\n## ")[0] for text in texts[2:]]
-    text = "".join(texts)
     language = "typescript" if (project / "package.json").exists() else "python"
+    texts = {name: (project / name).read_text() for name in TEXTS}
+    for name in EXCERPTS[language]:
+        texts[name], _, _ = texts[name].partition("\n## ")
+    text = "".join(texts.values())
     blocks = dict(zip(FILES[language], BLOCK.findall(text), strict=True))
     for file in FILES[language]:
         name = Path(file).name.partition(".")[0]
@@ -152,8 +154,8 @@ def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     link_environment(project, environment(target))
     python = (project / "src" / "my_agent" / "agent.py").exists()
     agent = project / "src" / ("my_agent/agent.py" if python else "agent.ts")
-    added = {"lookup_order": "orders", "pay_my_order": "payments", "summarize": "summary"}
-    added["read_handbook"] = "handbook"
+    added = {"read_handbook": "handbook", "lookup_order": "orders"}
+    added |= {"pay_my_order": "payments", "summarize": "summary"}
     listed = ", ".join(added)
     if not python:
         added = {"lookupOrder": "orders", "payMyOrder": "payments", "summarize": "summary"}

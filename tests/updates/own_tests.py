@@ -39,8 +39,8 @@ def link(project: Path, target: str) -> None:
     exclude.write_text("node_modules\n.venv\n")
 
 
-def run(folder: Path, project: Path, target: str) -> None:
-    """Run the tests of `project`; make `folder` when they pass."""
+def run(folder: Path, project: Path, target: str, *words: str) -> None:
+    """Run the tests of `project`, with these options of pytest; make `folder` when they pass."""
     link(project, target)
     variables = clean_environment()
     if (project / "package.json").exists():
@@ -48,7 +48,7 @@ def run(folder: Path, project: Path, target: str) -> None:
         block = ROOT / "tests" / "support" / "no_network.mjs"
         variables["NODE_OPTIONS"] = f"--import={block.as_uri()}"
     else:
-        command = [str(project / ".venv" / "bin" / "python"), "-m", "pytest", "-q"]
+        command = [str(project / ".venv" / "bin" / "python"), "-m", "pytest", "-q", *words]
         command += ["-p", "no_network", "-p", "no:cacheprovider"]
         variables["PYTHONPATH"] = str(ROOT / "tests" / "support")
         # As `uv run` does.
