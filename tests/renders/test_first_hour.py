@@ -78,6 +78,7 @@ FILES = {
         "tests/version.test.ts",
         "src/routes.ts",
         "src/base_path.ts",
+        "src/order.ts",
         "src/own_capabilities.ts",
         "src/choices.ts",
     ),
@@ -157,7 +158,7 @@ def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         if target == "vercel-typescript":
             named = "lookup_order: lookupOrder, pay_my_order: payMyOrder, summarize"
             listed = f"{named}, read_handbook: readHandbook"
-    paste(project, [*added.values(), "test_orders", "own_capabilities", "choices"])
+    paste(project, [*added.values(), "test_orders", "own_capabilities", "choices", "base_path", "order"])
     framework = {
         "strands-python": "from strands import tool\n",
         "vercel-python": "import ai\n",
