@@ -27,7 +27,8 @@ from tests.updates.history import NEWEST, History, commit, copy, git, update
 from tests.updates.own_tests import link, tree_of
 
 README = Path("README.md")  # an example adds to its beginning
-MARKER = b"
+MARKER = b"<<<<<<< before updating"
+
 
 def target_of(name: str) -> str:
     return str(examples.answers_of(ROOT, name)["target"])
@@ -177,7 +178,6 @@ class Replica(Target):
 
 
 @contextmanager
-<<<<<<< HEAD
 def encyclopedia() -> Iterator[str]:
     """The address of an encyclopedia that has an article of every title."""
 

@@ -123,6 +123,7 @@ class History:
         with without_git(ROOT) as tree:
             shutil.copytree(tree, folder, symlinks=True, dirs_exist_ok=True)
         shutil.copy2(ROOT / ".gitattributes", folder)
+        git(folder, "add", "--force", "template")  # its .gitignore files are those of projects
         (folder / "hooks").mkdir(exist_ok=True)
         shutil.copy2(ROOT / "hooks" / "carry_over.py", folder / "hooks")
         commit(folder, "The working tree")
