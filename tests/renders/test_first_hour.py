@@ -73,7 +73,7 @@ FILES = {
         "tests/orders.test.ts",
         "src/payments.ts",
         "src/summary.ts",
-        "src/handbook.ts",
+        "src/report.ts",
         "src/version.ts",
         "tests/version.test.ts",
         "src/routes.ts",
@@ -87,8 +87,11 @@ FILES = {
 
 def paste(project: Path, names: Iterable[str]) -> None:
     """Write blocks of the texts, word by word, to the files that these name."""
-    text = "".join((project / name).read_text() for name in TEXTS)
+    texts = [(project / name).read_text() for name in TEXTS]
     language = "typescript" if (project / "package.json").exists() else "python"
+    if language == "python":  # blocks in later sections of the last two are excerpts
+        texts[2:] = [text.partition("\n## ")[0] for text in texts[2:]]
+    text = "".join(texts)
     blocks = dict(zip(FILES[language], BLOCK.findall(text), strict=True))
     for file in FILES[language]:
         name = Path(file).name.partition(".")[0]
@@ -123,7 +126,7 @@ def add_route(project: Path, route: str) -> None:
         edit(project / "src" / "routes.ts", f"'{route}': version", {"version": "version"}, last)
     else:
         routes = project / "src" / "my_agent" / "routes.py"
-        last = "from .harness import Handler\n"
+        last = "from .harness import Handler, Route\n"
         edit(routes, f'"{route}": version', {"version": "version"}, last)
 
 
@@ -153,12 +156,13 @@ def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     listed = ", ".join(added)
     if not python:
         added = {"lookupOrder": "orders", "payMyOrder": "payments", "summarize": "summary"}
-        added["readHandbook"] = "handbook"
+        added["report"] = "report"
         listed = ", ".join(added)
         if target == "vercel-typescript":
             named = "lookup_order: lookupOrder, pay_my_order: payMyOrder, summarize"
-            listed = f"{named}, read_handbook: readHandbook"
-    paste(project, [*added.values(), "test_orders", "own_capabilities", "choices", "base_path", "order"])
+            listed = f"{named}, report"
+    more = ("own_capabilities", "choices", "base_path", "order")
+    paste(project, [*added.values(), "test_orders", *more])
     framework = {
         "strands-python": "from strands import tool\n",
         "vercel-python": "import ai\n",
@@ -193,10 +197,10 @@ def test_a_tool_of_the_docs_shows_its_progress_and_its_source(project: Path) -> 
         pytest.skip("docs/ of TypeScript has it")
     with serving(project) as (port, _):
         exchange = Exchange(("127.0.0.1", port))
-        exchange.send("POST", "/invocations", {}, {"prompt": "use read_handbook: travel"})
+        exchange.send("POST", "/invocations", {}, {"prompt": 'use report: {"year": 2025}'})
         events = exchange.reply().events
-    assert ("data", {"name": "progress", "value": {"page": "travel"}}) in events
-    assert ("source", {"url": "https://handbook.example/travel", "title": "travel"}) in events
+    assert ("data", {"name": "progress", "value": {"done": 1, "of": 2}}) in events
+    assert ("source", {"url": "https://example.com/2025", "title": "Report"}) in events
 
 
 def test_a_payment_of_the_docs_is_the_actors_and_the_same_if_its_turn_is_repeated(
