@@ -12,7 +12,7 @@ CONTRACT = "src/my_agent/harness/contract.py"
 LOCK = "            async with self._locks.setdefault(session_id, asyncio.Lock()):\n"
 ENTRIES = "settings.session_idle_seconds\n"
 OWNER = 'self.last["actor"] != actor'
-GUARD = "    check_access(request, runtime, needs_token=needs_token)\n"
+GUARD = "        check_access(request, runtime, needs_token=not route.public, types=route.types)\n"
 DRAINING = '        if self.is_draining:\n            raise AgentError("draining")\n'
 BODY = "    call = _read_body(parse_json(raw), session_id, runtime)\n"
 
@@ -134,7 +134,12 @@ FAULTS = [
         "is_busy = ",
     ),
     Fault("all callers without a session share one", REQUESTS, "str(uuid4())", '"default"'),
-    Fault("web pages from elsewhere may ping", SERVER, GUARD, f"    if needs_token:\n    {GUARD}"),
+    Fault(
+        "web pages from elsewhere may ping",
+        SERVER,
+        GUARD,
+        f"        if not route.public:\n        {GUARD}",
+    ),
     Fault("a server that drains takes new turns", TURNS, DRAINING, ""),
     Fault(
         "a reply does not name its session",
@@ -212,7 +217,7 @@ FAULTS = [
     ),
     # Reading a request.
     Fault("only the host is checked", REQUESTS, "for origin in origins:", "for origin in ():"),
-    Fault("a body of any size is read", REQUESTS, "    if size > max_bytes:\n", "    if False:\n"),
+    Fault("a body of any size is read", REQUESTS, "if size <= max_bytes:", "if True:"),
     Fault(
         "the actor is checked before the body",
         REQUESTS,

@@ -73,7 +73,7 @@ FILES = {
         "tests/orders.test.ts",
         "src/payments.ts",
         "src/summary.ts",
-        "src/report.ts",
+        "src/handbook.ts",
         "src/version.ts",
         "tests/version.test.ts",
         "src/routes.ts",
@@ -156,11 +156,11 @@ def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     listed = ", ".join(added)
     if not python:
         added = {"lookupOrder": "orders", "payMyOrder": "payments", "summarize": "summary"}
-        added["report"] = "report"
+        added["readHandbook"] = "handbook"
         listed = ", ".join(added)
         if target == "vercel-typescript":
             named = "lookup_order: lookupOrder, pay_my_order: payMyOrder, summarize"
-            listed = f"{named}, report"
+            listed = f"{named}, read_handbook: readHandbook"
     more = ("own_capabilities", "choices", "base_path", "order")
     paste(project, [*added.values(), "test_orders", *more])
     framework = {
@@ -197,10 +197,10 @@ def test_a_tool_of_the_docs_shows_its_progress_and_its_source(project: Path) -> 
         pytest.skip("docs/ of TypeScript has it")
     with serving(project) as (port, _):
         exchange = Exchange(("127.0.0.1", port))
-        exchange.send("POST", "/invocations", {}, {"prompt": 'use report: {"year": 2025}'})
+        exchange.send("POST", "/invocations", {}, {"prompt": "use read_handbook: travel"})
         events = exchange.reply().events
-    assert ("data", {"name": "progress", "value": {"done": 1, "of": 2}}) in events
-    assert ("source", {"url": "https://example.com/2025", "title": "Report"}) in events
+    assert ("data", {"name": "progress", "value": {"page": "travel"}}) in events
+    assert ("source", {"url": "https://handbook.example/travel", "title": "travel"}) in events
 
 
 def test_a_payment_of_the_docs_is_the_actors_and_the_same_if_its_turn_is_repeated(
