@@ -64,6 +64,7 @@ FILES = {
         "tests/test_orders.py",
         "src/my_agent/payments.py",
         "src/my_agent/summary.py",
+        "src/my_agent/handbook.py",
         "src/my_agent/version.py",
         "tests/test_version.py",
         "src/my_agent/own_capabilities.py",
@@ -153,6 +154,7 @@ def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     python = (project / "src" / "my_agent" / "agent.py").exists()
     agent = project / "src" / ("my_agent/agent.py" if python else "agent.ts")
     added = {"lookup_order": "orders", "pay_my_order": "payments", "summarize": "summary"}
+    added["read_handbook"] = "handbook"
     listed = ", ".join(added)
     if not python:
         added = {"lookupOrder": "orders", "payMyOrder": "payments", "summarize": "summary"}
@@ -193,8 +195,6 @@ def test_the_tools_and_the_second_model_of_the_docs_answer(
 
 
 def test_a_tool_of_the_docs_shows_its_progress_and_its_source(project: Path) -> None:
-    if not (project / "package.json").exists():
-        pytest.skip("docs/ of TypeScript has it")
     with serving(project) as (port, _):
         exchange = Exchange(("127.0.0.1", port))
         exchange.send("POST", "/invocations", {}, {"prompt": "use read_handbook: travel"})

@@ -294,7 +294,8 @@ export class Reply {
       const input = JSON.stringify(chunk.input) ?? ''
       this.#calls.set(chunk.id, `${shorten(visible(chunk.name))} ${shorten(visible(input))}`)
     } else if (chunk instanceof Data) {
-      const line = `${shorten(visible(chunk.name))}: ${shorten(visible(JSON.stringify(chunk.value) ?? ''))}`
+      const value = JSON.stringify(chunk.value) ?? ''
+      const line = `${shorten(visible(chunk.name))}: ${shorten(visible(value))}`
       this.#screen.print(`${styleText('dim', line)}\n`)
     } else if (chunk instanceof Source) {
       const line = `source: ${shorten(visible(chunk.title))} ${shorten(visible(chunk.url), 200)}`

@@ -1,4 +1,4 @@
-// A custom backend to try and to learn from: `node tests/harness/reference_endpoint.ts --port 8081`.
+// A custom backend to learn from: `node tests/harness/reference_endpoint.ts --port 8081`.
 //
 // It speaks REST and the protocol of AWS Lambda. Each save makes a new ETag, which the next save
 // can name. With `--strict` it keeps only the fields that the specification shows.

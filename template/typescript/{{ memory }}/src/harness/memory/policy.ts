@@ -25,7 +25,7 @@ const BULLET = /^([-*•]|[0-9]{1,2}[.)])(\s+|$)/
  * A method that throws fails no turn: the log has a warning.
  */
 export class MemoryPolicy {
-  /** The name of the tool that searches, which no other tool should have; null: there is no tool. */
+  /** The name of the tool that searches; no other tool should have it. null: there is no tool. */
   readonly searchTool: string | null = 'search_memory'
   /** Its description, before the names and descriptions of the stores; null: the usual text. */
   readonly searchDescription: string | null = null

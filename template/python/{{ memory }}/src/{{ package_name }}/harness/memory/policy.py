@@ -58,7 +58,7 @@ class MemoryPolicy:
         return context.prompt
 
     def format_memories(self, hits: Sequence[Hit]) -> str:
-        """Return memories, best first, as text for a model. Users wrote them: escape their texts."""
+        """Return memories, best first, as text for a model; escape them, as users wrote them."""
         return memory_block(hits)
 
     def notice(self, context: InjectionContext) -> str:
@@ -81,8 +81,8 @@ class MemoryPolicy:
 
         A memory finds records by the keys that it indexes. At most 15 keys of at most 128
         characters, and values of at most 256: letters, digits, spaces and . _ : / = + @ -, and no _
-        in front of a key. Metadata that breaks this rule is left out, with a warning in the log; the
-        text is recorded.
+        in front of a key. Metadata that breaks this rule is left out, with a warning in the log;
+        the text is recorded.
         """
         return {}
 
@@ -92,10 +92,11 @@ class MemoryPolicy:
         It is called in each turn, so clients belong outside of it. The stores are searched with the
         collections, within RECALL_TIMEOUT_SECONDS. Writable stores receive committed turns, beside
         the turn, with retries: the messages if the store has `add_messages`, otherwise facts that
-        the agent's model extracts. `extraction` may name another extractor; its trigger is not used.
-        A writable store with `add` also receives the texts that a tool or your code adds. `forget`
-        calls `await store.erase(actor)` where a store has it, and reports a writable store without
-        it. A store that keeps texts of users needs `who.actor` in its scope, so that they stay apart.
+        the agent's model extracts. `extraction` may name another extractor; its trigger is not
+        used. A writable store with `add` also receives the texts that a tool or your code adds.
+        `forget` calls `await store.erase(actor)` where a store has it, and reports a writable store
+        without it. A store that keeps texts of users needs `who.actor` in its scope, so that they
+        stay apart.
         """
         return []
 
