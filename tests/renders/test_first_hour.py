@@ -153,8 +153,8 @@ def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     link_environment(project, environment(target))
     python = (project / "src" / "my_agent" / "agent.py").exists()
     agent = project / "src" / ("my_agent/agent.py" if python else "agent.ts")
-    added = {"lookup_order": "orders", "pay_my_order": "payments", "summarize": "summary"}
-    added["read_handbook"] = "handbook"
+    added = {"read_handbook": "handbook", "lookup_order": "orders"}
+    added |= {"pay_my_order": "payments", "summarize": "summary"}
     listed = ", ".join(added)
     if not python:
         added = {"lookupOrder": "orders", "payMyOrder": "payments", "summarize": "summary"}
