@@ -56,8 +56,7 @@ def run(project: Path, *arguments: str, typed: str = "", **settings: str) -> str
     return forks.run(command, project, environment, typed=typed).stdout
 
 
-# The texts whose blocks are files, and these files, in their order. Of some texts, the blocks in
-# later sections are excerpts.
+# The texts whose blocks are files, and these files, in their order.
 TEXTS = ("README.md", "docs/tools.md", "docs/routes.md", "docs/capabilities.md")
 EXCERPTS = {"python": {"docs/routes.md", "docs/capabilities.md"}, "typescript": {"docs/routes.md"}}
 FILES = {
@@ -81,6 +80,7 @@ FILES = {
         "tests/version.test.ts",
         "src/routes.ts",
         "src/base_path.ts",
+        "src/order.ts",
         "src/own_capabilities.ts",
         "src/choices.ts",
     ),
@@ -89,11 +89,11 @@ FILES = {
 
 def paste(project: Path, names: Iterable[str]) -> None:
     """Write blocks of the texts, word by word, to the files that these name."""
+    texts = [(project / name).read_text() for name in TEXTS]
     language = "typescript" if (project / "package.json").exists() else "python"
-    texts = {name: (project / name).read_text() for name in TEXTS}
-    for name in EXCERPTS[language]:
-        texts[name], _, _ = texts[name].partition("\n## ")
-    text = "".join(texts.values())
+    if language == "python":  # blocks in later sections of the last two are excerpts
+        texts[2:] = [text.partition("\n## ")[0] for text in texts[2:]]
+    text = "".join(texts)
     blocks = dict(zip(FILES[language], BLOCK.findall(text), strict=True))
     for file in FILES[language]:
         name = Path(file).name.partition(".")[0]
@@ -164,7 +164,8 @@ def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         if target == "vercel-typescript":
             named = "lookup_order: lookupOrder, pay_my_order: payMyOrder, summarize"
             listed = f"{named}, read_handbook: readHandbook"
-    paste(project, [*added.values(), "test_orders", "own_capabilities", "choices"])
+    more = ("own_capabilities", "choices", "base_path", "order")
+    paste(project, [*added.values(), "test_orders", *more])
     framework = {
         "strands-python": "from strands import tool\n",
         "vercel-python": "import ai\n",

@@ -3,7 +3,7 @@
 
 import { readFile } from 'node:fs/promises'
 
-import type { Handler } from './harness/index.ts'
+import type { Handler } from './routes.ts'
 
 const BUILT = new URL('../widget/dist/', import.meta.url)
 const HEADERS = {
