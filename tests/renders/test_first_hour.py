@@ -58,7 +58,6 @@ def run(project: Path, *arguments: str, typed: str = "", **settings: str) -> str
 
 # The texts whose blocks are files, and these files, in their order.
 TEXTS = ("README.md", "docs/tools.md", "docs/routes.md", "docs/capabilities.md")
-EXCERPTS = {"python": {"docs/routes.md", "docs/capabilities.md"}, "typescript": {"docs/routes.md"}}
 FILES = {
     "python": (
         "src/my_agent/orders.py",

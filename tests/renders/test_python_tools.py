@@ -29,7 +29,9 @@ ROWS = [row for row in ALONE if row.name in PYTHON]
 SLOW = pytest.mark.slow
 # Words of this repository that mean nothing to the owner of a project.
 OURS = re.compile(r"copier\.yml|python -m hooks|tests/(snapshots|conformance)|\.jinja|pytest-copie")
-FIELD = re.compile(r"^    (\w+): (?:int|str)\b.* = ", re.MULTILINE)
+FIELD = re.compile(
+    r"^    (\w+): (?:bool|int|str|tuple\[str, \.\.\.\])(?: \| None)? = ", re.MULTILINE
+)
 KEY = re.compile(r"(\w+): (?:integer|text)\(")
 TABLE = re.compile(r"^\| variable \|.*\n\|[-|]*\n((?:\|.*\n)+)", re.MULTILINE)
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
