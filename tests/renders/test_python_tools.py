@@ -29,10 +29,10 @@ ROWS = [row for row in ALONE if row.name in PYTHON]
 SLOW = pytest.mark.slow
 # Words of this repository that mean nothing to the owner of a project.
 OURS = re.compile(r"copier\.yml|python -m hooks|tests/(snapshots|conformance)|\.jinja|pytest-copie")
-FIELD = re.compile(
-    r"^    (\w+): (?:bool|int|str|tuple\[str, \.\.\.\])(?: \| None)? = ", re.MULTILINE
-)
-KEY = re.compile(r"(\w+): (?:integer|text)\(")
+KIND = r"(?:bool|int|str|tuple\[str, \.\.\.\])(?: \| None)?"
+# A parameter of a function ends with a comma.
+FIELD = re.compile(rf"^    (\w+): {KIND} = .*(?<!,)$", re.MULTILINE)
+KEY = re.compile(r"(\w+): (?:boolean|integer|secret|string|stringList)\(")
 TABLE = re.compile(r"^\| variable \|.*\n\|[-|]*\n((?:\|.*\n)+)", re.MULTILINE)
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
 # A proxy that nothing listens at: what does not go through Python's sockets ends there.
