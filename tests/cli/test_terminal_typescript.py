@@ -137,7 +137,7 @@ PARTS = [
 
 def show(cases: Sequence[Case], **variables: str) -> list[list[str]]:
     """What `LiveMarkdown` writes for each case: chunks, columns and rows."""
-    module = (installed("vercel-typescript") / "src" / "markdown.ts").as_uri()
+    module = (installed("vercel-typescript") / "src/harness/terminal/markdown.ts").as_uri()
     command = [str(NODE), "--input-type=module", "--eval", DRIVER, module]
     typed = "".join(f"{json.dumps(case)}\n" for case in cases)
     own = {"PATH": os.environ["PATH"], **variables}

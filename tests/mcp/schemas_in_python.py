@@ -8,7 +8,9 @@ from typing import Any
 
 
 def main(file: str) -> None:
-    schemas, rules = (import_module(f"app.{it}") for it in ("mcp_servers.schemas", "tool_schemas"))
+    schemas, rules = (
+        import_module(f"my_agent.harness.{it}") for it in ("mcp_servers.schemas", "tool_schemas")
+    )
 
     def repaired(vector: dict[str, Any]) -> dict[str, Any]:
         try:

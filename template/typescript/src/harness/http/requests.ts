@@ -136,10 +136,16 @@ export async function readCall(
   return call.of({ actor, key, headers: request.headers })
 }
 
-/** Return the actor that the headers name, or throw AgentError. */
+/** Return the actor that the headers name, as `findActor` does, or throw `actor_required`. */
 export function readActor(request: IncomingMessage, { actorRequired }: Runtime): string | null {
-  const actor = readHeader(request, ...contract.ACTOR_HEADERS)
+  const actor = findActor(request)
   if (actor === null && actorRequired) throw new AgentError('actor_required')
+  return actor
+}
+
+/** Return the actor that the headers name, or null; throw `invalid_actor`. */
+export function findActor(request: IncomingMessage): string | null {
+  const actor = readHeader(request, ...contract.ACTOR_HEADERS)
   if (actor !== null && !contract.ACTOR_ID.test(actor)) throw new AgentError('invalid_actor')
   return actor
 }

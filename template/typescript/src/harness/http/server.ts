@@ -8,7 +8,7 @@ import { AgentError, type Change, type Chunk, Data, isBlank, Source } from '../c
 import { SESSION_HEADER, Turn, TurnRequest, type TurnResult } from '../contract.ts'
 import { CommandError } from '../findings.ts'
 import { asAgentError, log } from '../log.ts'
-import { checkAccess, parseJson, pathOf, readActor, readCall } from './requests.ts'
+import { checkAccess, findActor, parseJson, pathOf, readCall } from './requests.ts'
 import { receive, wantsEvents } from './requests.ts'
 import { type Handler, type Route, route, type Routes, type Runtime } from '../modules.ts'
 import { serialize } from '../sessions/sessions.ts'
@@ -74,9 +74,7 @@ export function createApp(runtime: Served, ownRoutes: Routes): RequestListener {
 
   routes['POST /invocations'] = (request, response) => invoke(request, response, runtime)
   add({ 'GET /ping': ping }, true)
-  for (const [name, given] of Object.entries(ownRoutes)) {
-    add({ [name]: typeof given === 'function' ? route(given) : given })
-  }
+  add(ownRoutes)
   for (const capability of runtime.capabilities) {
     add(capability.routes?.())
     add(capability.publicRoutes?.(), true)
@@ -112,30 +110,21 @@ export function createApp(runtime: Served, ownRoutes: Routes): RequestListener {
   return (request, response) => answerPage(request, response) || app(request, response)
 }
 
-/**
- * Return the function that checks a request, then calls the handler of a route.
- *
- * The actor of a capability's handler that is no Route is checked when the handler reads it.
- */
+/** Return the function that checks a request, then calls the handler of a route. */
 function answerOf(
   given: Handler | Route,
   runtime: Runtime,
   pattern: string,
   isPublic: boolean,
 ): Answer {
-  const isPlain = typeof given === 'function'
-  const { handler, types, ...options } = isPlain ? route(given) : given
+  const { handler, types, ...options } = typeof given === 'function' ? route(given) : given
   const needsToken = !isPublic && !options.public
   const { maxBytes = runtime.settings.maxBodyBytes } = options
   return async (request, response) => {
     checkAccess(request, runtime, needsToken, types)
-    const readCaller = () => (needsToken ? readActor(request, runtime) : null)
-    if (!isPlain) readCaller()
     const body = () => runtime.turns.reading(() => receive(request, maxBytes))
     await handler(request, response, runtime, {
-      get actor() {
-        return readCaller()
-      },
+      actor: needsToken ? findActor(request) : null,
       params: paramsOf(pattern, pathOf(request)) ?? {},
       body,
       json: async () => parseJson(await body()),

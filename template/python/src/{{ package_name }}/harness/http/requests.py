@@ -138,10 +138,16 @@ async def read_call(request: Request, runtime: Runtime) -> TurnRequest | Change:
 
 
 def read_actor(request: Request, runtime: Runtime) -> str | None:
-    """Return the actor that the headers name, or raise AgentError."""
-    actor = read_header(request, *contract.ACTOR_HEADERS)
+    """Return the actor that the headers name, as `find_actor` does, or raise `actor_required`."""
+    actor = find_actor(request)
     if actor is None and runtime.actor_required:
         raise AgentError("actor_required")
+    return actor
+
+
+def find_actor(request: Request) -> str | None:
+    """Return the actor that the headers name, or None; raise `invalid_actor`."""
+    actor = read_header(request, *contract.ACTOR_HEADERS)
     if actor is not None and not re.fullmatch(contract.ACTOR_ID, actor):
         raise AgentError("invalid_actor")
     return actor

@@ -38,7 +38,7 @@ from ..log import as_agent_error
 from ..modules import Handler, Route
 from ..runtime import Runtime
 from ..sessions.sessions import serialize
-from .requests import bounded, check_access, read_actor, read_call, split_list, wants_events
+from .requests import bounded, check_access, find_actor, read_call, split_list, wants_events
 
 log = logging.getLogger(__name__)
 KEEP_ALIVE = ": keep-alive\n\n"  # a comment of the stream: proxies end silent requests
@@ -87,11 +87,11 @@ def create_app(runtime: Runtime) -> ASGIApp:
                 what = f"{name!r} is not a valid route: write it like 'GET /version'."
                 raise click.ClickException(what)
             method, path = name.split(" ")
-            respond = _responder(route, runtime)
+            respond = _responder(_as_route(route), runtime)
             routes.append(HTTPRoute(path, respond, methods=[method]))
 
     add({"GET /ping": Route(_ping, public=True)})
-    add({name: _as_route(route) for name, route in runtime.modules.routes.items()})
+    add(runtime.modules.routes)
     for capability in runtime.capabilities:
         add(capability.routes())
         public = capability.public_routes()
@@ -114,23 +114,15 @@ def _as_route(route: Handler | Route) -> Route:
     return route if isinstance(route, Route) else Route(route)
 
 
-def _responder(
-    given: Handler | Route, runtime: Runtime
-) -> Callable[[Request], Awaitable[Response]]:
-    """Return what checks a request, then calls the handler of a route.
-
-    A handler of a capability that is no Route reads the actor itself.
-    """
-    route = _as_route(given)
+def _responder(route: Route, runtime: Runtime) -> Callable[[Request], Awaitable[Response]]:
+    """Return what checks a request, then calls the handler of a route."""
     max_bytes = route.max_bytes
     if max_bytes is None:
         max_bytes = runtime.settings.max_body_bytes
 
     async def respond(request: Request) -> Response:
         check_access(request, runtime, needs_token=not route.public, types=route.types)
-        request.state.actor = None
-        if route is given and not route.public:
-            request.state.actor = read_actor(request, runtime)
+        request.state.actor = None if route.public else find_actor(request)
         return await route.handler(bounded(request, max_bytes), runtime)
 
     return respond
