@@ -13,11 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from hooks.rendering import render
-from hooks.variants import TARGETS, answers_of
+from hooks.variants import TARGETS
 from tests.installed import (
     NODE,
-    ROOT,
     clean_environment,
     environment,
     link_environment,
@@ -112,7 +110,7 @@ export const OWN_CAPABILITIES = [Last, Hanging, Failing, Refusing]
 HOSTILE_TYPESCRIPT = """
 import { setTimeout as sleep } from 'node:timers/promises'
 
-import { AgentError, Capability, text } from './harness/index.ts'
+import { AgentError, Capability, string } from './harness/index.ts'
 
 const never = () => new Promise(() => undefined)
 const secret = () => new Error(['a', 'secret'].join(' '))
@@ -203,7 +201,7 @@ change[process.env.HOSTILE]?.()
 const isServed = process.argv.includes('serve') && !process.env.HOSTILE
 const hanging = isServed ? [Hanging, Hanging, Flushing, Hanging] : []
 
-const address = text('', 'https://.*', 'an https address')
+const address = string('', 'https://.*', 'an https address')
 export const OWN_SETTINGS = { token: address, ordersApikey: address, ordersUrl: address }
 export const OWN_CAPABILITIES = [First, Hostile, ...hanging]
 """
@@ -614,54 +612,3 @@ def test_no_secret_of_a_setting_is_shown(hostile: Path) -> None:
     assert "a-secret" not in output
     assert "SET-TOKEN TOKEN is invalid" in output
     assert "ORDERS_URL is 'http://orders.example': allowed is an https address." in output
-
-
-# How a capability of an owner makes the class of sessions.
-REPLACING = {
-    "typescript": """
-import { Capability, findSessionClass } from './harness/capability.ts'
-import { Session } from './harness/sessions/sessions.ts'
-
-class Replacing extends Capability {
-  #kind
-  constructor(settings, before) {
-    super(settings, before)
-    this.#kind = class Own extends BASE {}
-  }
-  sessionClass() {
-    return this.#kind
-  }
-}
-
-export const OWN_SETTINGS = {}
-export const OWN_CAPABILITIES = [Replacing]
-""",
-}
-SWITCHED_OFF = (
-    "The session class of Replacing does not extend that of {0}, "
-    "so {0} would not work: derive it from that class."
-)
-
-
-@pytest.mark.parametrize("target", [it for it in SHARED if it.endswith("typescript")])
-@pytest.mark.parametrize("extras", [["approval"], ["approval", "compaction"]], ids="+".join)
-def test_a_session_class_that_switches_approvals_off_is_refused(
-    target: str, extras: list[str], tmp_path: Path
-) -> None:
-    project = tmp_path / "my-agent"
-    render(ROOT, answers_of(target) | {"extras": extras}, project)
-    link_environment(project, environment(target))
-    own = next(project.glob("src/**/own_capabilities.*"))
-    language = language_of(project)
-    derived = "(findSessionClass(before))"
-    own.write_text(REPLACING[language].replace("BASE", derived))
-    assert run(project, "check") == (0, "0 errors, 0 warnings\n")
-    own.write_text(REPLACING[language].replace("BASE", "Session"))
-    what = SWITCHED_OFF.format(extras[-1].capitalize())
-    code, printed = run(project, "check")
-    assert (code, printed) == (1, f"environment:0 CAPABILITY {what}\n1 errors, 0 warnings\n")
-    for command in ("serve", "chat"):
-        code, printed = run(project, command)
-        assert code == 1
-        assert what in printed
-        assert "Listening" not in printed

@@ -19,7 +19,9 @@ import asyncio
 import sys
 import threading
 from collections.abc import AsyncIterator
-from starlette.responses import PlainTextResponse, StreamingResponse
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from .harness import Runtime
 
 
 async def cut(request: Request, runtime: Runtime) -> Response:
@@ -96,7 +98,7 @@ def port(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     shutil.copytree(rendered(request.param), project)
     link_environment(project, environment(request.param))
     is_python = (project / "src" / "my_agent").exists()
-    routes = project / "src" / ("app/routes.py" if is_python else "routes.ts")
+    routes = project / "src" / ("my_agent/routes.py" if is_python else "routes.ts")
     text, _, _ = routes.read_text().partition("# By method" if is_python else "// By method")
     routes.write_text(text + (PYTHON if is_python else TYPESCRIPT))
     python = [str(project / ".venv" / "bin" / "my-agent"), "serve"]

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from .harness import AgentError, Capability, CoreSettings, Turn
+from .harness import AgentError, Capability, CoreSettings, Runtime, Turn
 from .harness import boolean, secret, string, string_list
 
 
@@ -33,7 +33,7 @@ class Orders(Capability):
     settings: OwnSettings
     is_open = False
 
-    async def open(self) -> None:
+    async def open(self, runtime: Runtime) -> None:
         self.is_open = True
 
     @asynccontextmanager

@@ -168,5 +168,6 @@ def test_the_module_that_blocks_the_network_blocks_it() -> None:
 
 def test_the_json_schema_of_a_tool_is_made_once_and_the_tool_may_change() -> None:
     project = installed("vercel-typescript")
-    modules = [(project / "src" / name).as_uri() for name in ("turn.ts", "offline_model.ts")]
+    harness = project / "src" / "harness"
+    modules = [(harness / name).as_uri() for name in ("tools.ts", "echo_model.ts")]
     run(project, str(NODE), "--input-type=module", "-e", SCHEMAS, *modules)

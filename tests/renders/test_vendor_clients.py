@@ -87,7 +87,7 @@ print(json.dumps(found))
 TYPESCRIPT_CHECK = """
 const load = (name) => import(process.cwd() + '/src/' + name + '.ts')
 const { checkModel } = await load('model')
-const { createSettings } = await load('settings')
+const { createSettings } = await load('harness/settings')
 const found = []
 for (const variables of JSON.parse(process.argv[1])) {
   Object.assign(process.env, variables)
