@@ -120,6 +120,8 @@ class Runtime:
             if error.args == DRAINING:
                 raise AgentError("draining") from None
             raise
+        except AgentError:  # with its cause, which `explain` reads
+            raise
         except Exception as error:  # noqa: BLE001 (callers get an AgentError)
             raise as_agent_error(error) from None
         finally:
