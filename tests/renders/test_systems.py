@@ -97,7 +97,7 @@ print(hasattr(os, "fork"), hasattr(signal, "SIGHUP"))
 @SLOW
 def test_a_reload_on_windows_hands_nothing_over(tmp_path: Path) -> None:
     project = own("strands-typescript", tmp_path / "project")
-    (project / "src" / "serve.ts").write_text(
+    (project / "src/harness/http/serve.ts").write_text(
         """export const serve = () => {
   console.log('Handed over:', process.env.RELOAD_FD === '3')
   process.kill(process.ppid, 'SIGINT')
