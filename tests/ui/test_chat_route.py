@@ -547,7 +547,7 @@ def test_many_reads_of_a_large_session_leave_time_for_others(fleet: Fleet) -> No
         assert server.send(large, path=PATH).reply().status == 200
     size = len(server.get(f"{PATH}?id=large").body)
     assert size > 6_000_000
-    tries = []
+    tries: list[float] = []
     while not tries or (min(tries) >= 1 and len(tries) < 3):  # a busy machine delays a ping, too
         tries.append(slowest_ping(server, size))
     print(f"{fleet.target.name}: the slowest ping took {min(tries) * 1000:.0f} ms")
