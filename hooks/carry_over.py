@@ -37,6 +37,11 @@ def run(*command: str) -> str:
     return result.stdout.decode("utf-8")
 
 
+def split(output: str) -> list[str]:
+    """Return the paths that a command of Git prints with `-z`."""
+    return output.split("\0")[:-1]
+
+
 def write(path: str, text: str) -> None:
     """Write a text with the line ends that Git stores."""
     Path(path).write_text(text, "utf-8", newline="\n")
@@ -54,8 +59,8 @@ def render_last_update(folder: str) -> None:
 
 def deleted() -> list[str]:
     """Return the sources and tests that the update has deleted."""
-    command = ("git", "diff", "HEAD", "--name-only", "--diff-filter=D", "--relative")
-    return run(*command, "--", "src", "tests").splitlines()
+    options = ("--name-only", "--diff-filter=D", "--relative", "--no-renames", "--no-ext-diff")
+    return split(run("git", "diff", "-z", *options, "HEAD", "--", "src", "tests"))
 
 
 def new_place(old: str) -> str | None:
@@ -75,7 +80,8 @@ def carry(old: str, new: str | None, render: str) -> None:
     """Merge the edits of a module into its new place; those that do not fit go to a file `.rej`."""
     last, yours = f"{render}/{old}", f"{render}/yours"
     write(yours, run("git", "show", f"HEAD:./{old}"))
-    edits = run("git", "diff", "--no-index", "-U1", last, yours).partition("\n@@")[2]
+    diff = run("git", "diff", "--no-index", "--no-ext-diff", "-U1", last, yours)
+    edits = diff.partition("\n@@")[2]
     if not edits:
         return
     if new is None:
@@ -140,7 +146,7 @@ def mend_typescript(text: str, folder: str, moves: Moves) -> str:
 
 def mend_imports(moves: Moves) -> None:
     """Mend the imports of all sources that Git knows: those of the template are new files."""
-    for path in run("git", "grep", "-l", "import", "--", "*.py", "*.ts").splitlines():
+    for path in split(run("git", "grep", "-lz", "import", "--", "*.py", "*.ts")):
         mend = mend_python if path.endswith(".py") else mend_typescript
         text = Path(path).read_text("utf-8")
         mended = mend(text, Path(path).parent.as_posix(), moves)

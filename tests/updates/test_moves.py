@@ -6,18 +6,20 @@ from pathlib import Path
 
 import pytest
 from _pytest.mark import ParameterSet
+from packaging.version import Version
 
 from hooks import carry_over
-from hooks.releases import releases, unreleased
+from hooks.releases import sections
 from hooks.variants import TARGETS
 from tests.conftest import ROOT
 from tests.installed import NODE, clean_environment
 from tests.updates.commands import bash, copier, named, programs
-from tests.updates.history import NEWEST, History, commit, git, rows
+from tests.updates.history import NEWEST, History, commit, git, offered, rows
 from tests.updates.own_tests import link, pass_once
 
 pytestmark = pytest.mark.slow
-LAST = releases(ROOT)[-1].version
+MOVED = "0.8.0"  # the release in which the modules moved
+LAST = "0.7.0"  # the release before it
 # Modules without a successor: their code is in several others now.
 GONE = {
     *("bedrock", "copier_answers", "memory/memory", "parts", "start", "store/index"),
@@ -115,10 +117,15 @@ def language_of(target: str) -> str:
 
 
 def params(usual: set[tuple[str, str]]) -> list[ParameterSet]:
-    """Each release with its targets and capabilities; marked, unless a usual run has the row."""
+    """Each release before MOVED with its targets and capabilities.
+
+    A row is marked as full unless a usual run has it.
+    """
+    before = [row for row in rows() if Version(row[0]) < Version(LAST)]
+    last = [(LAST, variant) for variant in offered(LAST)] if before else []
     return [
         pytest.param(*row, marks=[] if row in usual else [pytest.mark.full])
-        for row in rows()
+        for row in before + last
         if "openai" not in row[1]
     ]
 
@@ -232,7 +239,7 @@ def test_a_project_of_the_last_release_is_updated_by_the_changelog_alone(
     project = history.project(tmp_path / "project", LAST, target)
     edits = own(project)
     assert len(edits) == 3
-    (commands,) = re.findall(r"(?s)```sh\n(.*?)```", unreleased(ROOT))
+    (commands,) = re.findall(r"(?s)```sh\n(.*?)```", sections(ROOT, MOVED)[1])
     source = "https://raw.githubusercontent.com/org/agent-template/HEAD"
     assert source in commands
     commands = commands.replace(source, str(history.template))
@@ -256,3 +263,22 @@ def test_without_a_project_the_command_says_where_to_type_it(tmp_path: Path) -> 
     result = bash(command, tmp_path, PATH=programs(tmp_path / "bin"))
     assert result.returncode == 1
     assert "Run this in the folder of the project" in result.stderr
+
+
+def test_the_command_reads_paths_whatever_git_is_configured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(tmp_path, "init", "--quiet")
+    paths = ["src/app/größe.py", "src/app/deadline.py"]
+    for path in paths:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(f"# {path}\n" * 20, "utf-8")
+    commit(tmp_path, "Modules")
+    git(tmp_path, "config", "diff.renames", "copies")
+    git(tmp_path, "config", "diff.external", "false")
+    (tmp_path / "src/app/harness").mkdir()
+    (tmp_path / paths[1]).rename(tmp_path / "src/app/harness/deadline.py")
+    (tmp_path / paths[0]).unlink()
+    git(tmp_path, "add", "--all")
+    monkeypatch.chdir(tmp_path)
+    assert sorted(carry_over.deleted()) == sorted(paths)
