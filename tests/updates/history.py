@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from copier import Settings, run_copy, run_update
 from filelock import FileLock
+from packaging.version import Version
 
 from hooks.check_history import past
 from hooks.committed import CommitError
@@ -21,7 +22,8 @@ from tests.conftest import ROOT
 from tests.installed import CACHE, digest_of
 
 NEWEST = "9999"  # the version of the working tree
-AGENTS = {"src/app/agent.py", "src/agent.ts"}
+AGENTS = {"src/app/agent.py", "src/my_agent/agent.py", "src/agent.ts"}
+FIRST_WITH_PACKAGE = Version("0.8.0")  # the first release that asks for `package_name`
 MISSING = "without the releases; git fetch --unshallow brings them"
 
 
@@ -132,9 +134,9 @@ class History:
     def copied(self, version: str, variant: str, **answers: str) -> Path:
         """A project as it is copied from `version`, committed; to read only.
 
-        From the working tree it has the package that an update from any release keeps.
+        Its Python package is `app`, which an update from any release keeps.
         """
-        if version == NEWEST and "-python" in variant:
+        if "-python" in variant and Version(version) >= FIRST_WITH_PACKAGE:
             answers = {"package_name": "app", **answers}
 
         def make(folder: Path) -> None:
