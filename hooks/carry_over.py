@@ -68,12 +68,15 @@ def new_place(old: str) -> str | None:
     top = TOPS.match(old)
     assert top is not None
     path = Path(old).relative_to(top[0])
-    name = path.with_suffix("").as_posix()
-    name = RENAMED.get(name, name) + path.suffix
     folder = Path(top[0])
     harness = folder / "harness"
-    places = [harness / name, *sorted(harness.glob(f"*/{name}")), folder / name]
-    return next((place.as_posix() for place in places if place.is_file()), None)
+    new_name = RENAMED.get(path.with_suffix("").as_posix(), "") + path.suffix
+    for name in (new_name, path.as_posix()):
+        places = [harness / name, *sorted(harness.glob(f"*/{name}")), folder / name]
+        for place in places:
+            if place.is_file():
+                return place.as_posix()
+    return None
 
 
 def carry(old: str, new: str | None, render: str) -> None:
