@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import owned_tools as module
 import pytest
 from client import EVENTS, Client
 from my_agent.harness import (
@@ -19,6 +20,7 @@ from my_agent.harness import (
     TurnResult,
     current_turn,
 )
+from my_agent.harness import runtime as runtime_module
 from my_agent.harness.enabled import Settings
 from pydantic import BaseModel
 from script import Fail, Reply, ToolCall, Wait
@@ -220,6 +222,22 @@ async def test_a_final_tool_that_fails_does_not_end_the_turn() -> None:
     assert (await client.say(session="s")).reply == "It failed."
 
 
+@pytest.mark.usefixtures("agent")
+async def test_the_first_of_several_final_calls_ends_the_turn() -> None:
+    calls = [ToolCall("make_refund", {"amount": amount}, id=str(amount)) for amount in (1, 2)]
+    client = Client(calls, Reply("Second."))
+    assert (await client.say(session="s")).reply == "refunded 1"
+
+
+@pytest.mark.usefixtures("agent")
+async def test_a_final_tool_does_not_end_a_turn_that_needs_a_value(value_script: Any) -> None:
+    refund = ToolCall("make_refund", {"amount": 5})
+    client = Client(refund, *value_script({"title": "Refunded"}))
+    result = await client.runtime.spawn(TurnRequest("s", "Refund.", output=Ticket))
+    assert result.output == Ticket(title="Refunded")
+    assert json.loads(result.reply)["title"] == "Refunded"
+
+
 async def test_a_turn_ends_in_a_value(value_script: Any) -> None:
     client = Client(*value_script({"title": "Broken", "urgent": True}), Reply("Next."))
     request = TurnRequest("s", "It is broken.", key="k", output=Ticket)
@@ -285,6 +303,15 @@ def test_data_is_json_with_a_name() -> None:
     for name, value in (("a b", 1), ("", 1), ("progress", object())):
         with pytest.raises(ValueError, match="must be"):
             Data(name, value)  # type: ignore[arg-type]
+    cycle = list[Any]()
+    cycle.append(cycle)
+    for value in (float("nan"), cycle, {"when": asyncio}):
+        with pytest.raises(ValueError, match="must be JSON"):
+            Data("progress", value)  # type: ignore[arg-type]
+    pages = [1]
+    data = Data("progress", {"pages": pages})
+    pages.append(2)
+    assert data.value == {"pages": [1]}
     assert Data("progress", None).value is None
     assert Source("https://example.com").title == ""
 
@@ -301,3 +328,83 @@ async def test_the_chunks_of_a_turn_that_is_over_are_dropped() -> None:
     await turns[0].emit(Data("late", 1))
     with pytest.raises(LookupError):
         current_turn()
+
+
+async def test_an_emit_that_fails_fails_the_turn_and_leaves_the_session_unchanged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    client = Client(Reply("One"), Reply("Two"))
+
+    async def emit(_: Any) -> None:
+        raise OSError("disk full")
+
+    running = client.runtime.spawn(TurnRequest("s", "Hello."), emit=emit)
+    assert await error_of(running) == "internal_error"
+    assert "detail=emit failed: OSError" in caplog.text
+    assert (await client.say(session="s")).turn == 1
+
+
+async def test_a_cancellation_after_the_commit_does_not_undo_the_turn(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    client, observer = observed(Reply("One"), Reply("Two"))
+    reached, finished = asyncio.Event(), asyncio.Event()
+
+    async def ended(_: Turn) -> None:
+        reached.set()
+        await asyncio.sleep(0.05)
+        finished.set()
+
+    observer.ended = ended  # type: ignore[method-assign]
+    running = client.runtime.spawn(TurnRequest("s", "Hello."))
+    await reached.wait()
+    running.cancel()
+    result = await running
+    assert (result.outcome, finished.is_set()) == ("committed", True)
+    assert "session s: turn=1 outcome=committed" in caplog.text
+    assert (await client.say(session="s")).turn == 2
+
+
+async def test_a_hook_that_hangs_after_the_end_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime_module, "ENDED_SECONDS", 0.01)
+    client, observer = observed(Reply("One"))
+
+    async def ended(_: Turn) -> None:
+        await asyncio.Event().wait()
+
+    observer.ended = ended  # type: ignore[method-assign]
+    assert (await client.say(session="s")).turn == 1
+
+
+@pytest.mark.parametrize("tokens", [-1, 1.5, float("nan"), True])
+def test_a_charge_is_a_whole_number_of_tokens(tokens: Any) -> None:
+    turn = Turn(TurnRequest("s", "Hello."))
+    with pytest.raises(ValueError, match="a whole number of tokens"):
+        turn.charge(input_tokens=tokens)
+    assert turn.usage.input_tokens == 0
+
+
+async def test_sessions_are_listed_for_an_actor_and_have_valid_ids() -> None:
+    client = Client(Reply("One"))
+    sessions = client.runtime.sessions
+    await client.say(session="s", actor="ada")
+    assert [info.session_id for info in await sessions.list("ada")] == ["s"]
+    with pytest.raises(AgentError) as caught:
+        await sessions.list(None)
+    assert caught.value.type == "actor_required"
+    for running in (sessions.turns("../s", "ada"), sessions.end("../s", "ada")):
+        with pytest.raises(AgentError) as caught:
+            await running
+        assert caught.value.type == "invalid_session_id"
+
+
+@pytest.mark.usefixtures("agent")
+async def test_the_tools_of_a_turn_that_a_tool_spawns_have_their_own_limit() -> None:
+    calls = [ToolCall("count_running", {}, id=str(number)) for number in range(4)]
+    client = Client(
+        ToolCall("delegate", {}), calls, Reply("inner"), Reply("outer"), max_tools_at_once=2
+    )
+    module.RUNTIME = client.runtime
+    assert (await client.say(session="s")).reply == "outer"
+    assert max(module.RUNNING_TOOLS) == 2

@@ -1,5 +1,6 @@
 """The tools of the tests, and the answers of a model that is asked for a value."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from typing import Any
@@ -7,8 +8,12 @@ from typing import Any
 import ai
 import pytest
 from my_agent import agent as module
-from my_agent.harness import Data, Source, current_turn
+from my_agent.harness import Data, Runtime, Source, TurnRequest, current_turn
 from script import Reply
+
+RUNTIME: Runtime | None = None
+RUNNING_TOOLS = list[int]()
+running = 0
 
 
 @ai.tool
@@ -42,9 +47,30 @@ async def make_refund(amount: int) -> str:
     return f"refunded {amount}"
 
 
+@ai.tool
+async def delegate() -> str:
+    """Let another turn do it."""
+    assert RUNTIME
+    return (await RUNTIME.spawn(TurnRequest("inner", "Count."))).reply
+
+
+@ai.tool
+async def count_running() -> str:
+    """Note how many of these calls run at once."""
+    global running
+    running += 1
+    RUNNING_TOOLS.append(running)
+    await asyncio.sleep(0.02)
+    running -= 1
+    return "counted"
+
+
+TOOLS = [research, generate, charge, make_refund, delegate, count_running]
+
+
 @pytest.fixture
 def agent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "TOOLS", [research, generate, charge, make_refund])
+    monkeypatch.setattr(module, "TOOLS", TOOLS)
     monkeypatch.setattr(module, "FINAL_TOOLS", ["make_refund"], raising=False)
 
 

@@ -17,9 +17,9 @@ import click
 from .app import AgentApp
 from .capability import Capability, check_all, ping_all
 from .enabled import COMMANDS, OPTIONS
-from .findings import Finding, agent_file, diagnostic, errors_of, format_finding
+from .findings import Finding, diagnostic, errors_of, format_finding
 from .log import Formatter, describe
-from .modules import AgentModule, ModelModule
+from .modules import AgentModule, ModelModule, check_modules
 from .project import Project
 from .settings import CoreSettings, proxy_variables
 from .terminal.chat import chat
@@ -96,7 +96,7 @@ def check(app: AgentApp, as_json: bool, connect: bool) -> None:
     modules = app.load()
     capabilities = app.make_capabilities(settings)
     findings += [*modules.model.check_model(settings), *check_all(capabilities)]
-    missing = check_agent(modules.agent)
+    missing = check_modules(modules)
     findings += missing or [
         *check_own_tools(modules.agent),
         *check_runtime(modules.model, settings),
@@ -122,15 +122,6 @@ async def call_all(
 
     findings = await call_model(model, settings, "MODEL", settings.model)
     return [*findings, *await ping_all(capabilities)]
-
-
-def check_agent(agent: AgentModule) -> list[Finding]:
-    """Return findings about names that the module `agent` lacks."""
-    return [
-        diagnostic("AGENT", f"{name} is not defined.", file=agent_file())
-        for name in ("SYSTEM_PROMPT", "TOOLS")
-        if not hasattr(agent, name)
-    ]
 
 
 def check_runtime(model: ModelModule, settings: CoreSettings) -> list[Finding]:
@@ -159,7 +150,11 @@ def check_own_tools(agent: AgentModule) -> list[Finding]:
     try:
         from .turn import declaration_of
 
-        return check_tools([declaration_of(tool) for tool in agent.TOOLS])
+        declarations = [declaration_of(tool) for tool in agent.TOOLS]
+        names = {name for name, _, _ in declarations}
+        unknown = [name for name in getattr(agent, "FINAL_TOOLS", []) if name not in names]
+        what = "FINAL_TOOLS names {!r}, but TOOLS has no tool of this name."
+        return [*check_tools(declarations), *(report(what.format(name)) for name in unknown)]
     except Exception as error:  # noqa: BLE001 (whatever an owner's module may cause)
         return [report(f"The tools cannot be checked: {describe(error)}.")]
 

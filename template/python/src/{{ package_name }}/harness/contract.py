@@ -166,7 +166,7 @@ class ToolResult:
 
 @dataclass(frozen=True)
 class Data:
-    """A value for the caller, such as the progress of a tool; it is never stored.
+    """A copy of a value for the caller, such as the progress of a tool; it is never stored.
 
     Raises ValueError for a name that is not of letters, digits, `_` and `-`, and for a value that
     is not JSON.
@@ -178,8 +178,11 @@ class Data:
     def __post_init__(self) -> None:
         if not re.fullmatch("[A-Za-z0-9_-]{1,64}", self.name):
             raise ValueError("The name of Data must be 1 to 64 of A-Z a-z 0-9 _ -")
-        if self.value is not None and as_json(self.value) is None:
-            raise ValueError("The value of Data must be JSON.")
+        try:
+            copy = json.loads(json.dumps(self.value, allow_nan=False))
+        except (TypeError, ValueError, RecursionError):
+            raise ValueError("The value of Data must be JSON.") from None
+        object.__setattr__(self, "value", copy)
 
 
 @dataclass(frozen=True)
@@ -316,9 +319,17 @@ class Turn:
         return "".join(self.texts)
 
     async def emit(self, chunk: Chunk) -> None:
-        """Send a chunk to the caller; after the end of the turn it is dropped."""
-        if not self.stopped.is_set():
+        """Send a chunk to the caller; after the end of the turn it is dropped.
+
+        Raises AgentError `internal_error` if the caller's function fails.
+        """
+        if self.stopped.is_set():
+            return
+        try:
             await self.send(chunk)
+        except Exception as error:
+            detail = f"emit failed: {type(error).__name__}"
+            raise AgentError("internal_error", detail=detail) from error
 
     async def say(self, text: str) -> None:
         """Add a text to the reply, and send it."""
@@ -326,9 +337,12 @@ class Turn:
         await self.emit(self.texts[-1])
 
     def charge(self, *, input_tokens: int = 0, output_tokens: int = 0) -> None:
-        """Add the tokens of a model that a tool called to the usage, and to limits of tokens."""
-        if input_tokens < 0 or output_tokens < 0:
-            raise ValueError("A charge cannot be negative.")
+        """Add the tokens of a model that a tool called to the usage, and to limits of tokens.
+
+        Raises ValueError for a number of tokens that is negative or not whole.
+        """
+        if any(type(tokens) is not int or tokens < 0 for tokens in (input_tokens, output_tokens)):
+            raise ValueError("A charge is a whole number of tokens, at least 0.")
         added = Usage(input_tokens=input_tokens, output_tokens=output_tokens)
         self.usage += added
         self.charged += added
@@ -398,15 +412,6 @@ def is_blank(text: str) -> bool:
 def well_formed(text: str) -> str:
     """Return the text with surrogate pairs joined, and each lone surrogate as U+FFFD."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
-def as_json(value: object) -> Json:
-    """Return a value as JSON, or None if it is not JSON."""
-    try:
-        copy: Json = json.loads(json.dumps(value))
-    except (TypeError, ValueError):
-        return None
-    return copy
 
 
 def value_of(text: str) -> Json:

@@ -1,12 +1,13 @@
 """The modules of the owner, as the harness uses them."""
 
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Protocol
 
 from starlette.responses import Response
 
-from .findings import Finding
+from .findings import Finding, agent_file, diagnostic
 from .settings import CoreSettings
 
 # Called with a Starlette request and the Runtime.
@@ -26,6 +27,17 @@ class Route:
     public: bool = False
     types: Sequence[str] = ("application/json",)
     max_bytes: int | None = None
+
+
+def find_route_mistake(name: object, route: object) -> str:
+    """Return a sentence about the mistake in an entry of ROUTES, or ""."""
+    if not isinstance(name, str) or not re.fullmatch("[A-Z]+ /[^ ]*", name):
+        return f"{name!r} is not a valid route: write it like 'GET /version'."
+    if name in {"POST /invocations", "GET /ping"}:
+        return f"The harness has the route {name!r} already: choose another path."
+    if not callable(route.handler if isinstance(route, Route) else route):
+        return f"The route {name!r} has no handler: use a function or a Route."
+    return ""
 
 
 class AgentModule(Protocol):
@@ -69,3 +81,14 @@ class Modules:
 
 
 LoadModules = Callable[[], Modules]
+
+
+def check_modules(modules: Modules) -> list[Finding]:
+    """Return findings about mistakes in the modules `agent` and `routes`."""
+    findings = [
+        diagnostic("AGENT", f"{name} is not defined.", file=agent_file())
+        for name in ("SYSTEM_PROMPT", "TOOLS")
+        if not hasattr(modules.agent, name)
+    ]
+    mistakes = (find_route_mistake(name, route) for name, route in modules.routes.items())
+    return findings + [diagnostic("ROUTES", mistake) for mistake in mistakes if mistake]

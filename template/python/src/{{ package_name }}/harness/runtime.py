@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any
@@ -28,7 +28,7 @@ from .contract import (
 from .deadline import time_limit
 from .findings import Finding, refuse_errors
 from .log import announce, as_agent_error, describe, log_turn, log_unexpected
-from .modules import ModelModule, Modules
+from .modules import ModelModule, Modules, check_modules
 from .sessions.running_turns import Turns
 from .sessions.session_store import InProcess
 from .sessions.sessions import Sessions
@@ -36,6 +36,7 @@ from .settings import CoreSettings, proxy_variables, without_password
 from .tool_schemas import refused_tool
 
 log = logging.getLogger(__name__)
+ENDED_SECONDS = 5  # for the method `ended` of a capability
 
 
 class Runtime:
@@ -128,11 +129,11 @@ class Runtime:
             turn.milliseconds = round((time.monotonic() - start) * 1000)
             if self._logs_turns:
                 log_turn(turn)
-            for capability in self.overriding("ended"):
-                try:
-                    await capability.ended(turn)
-                except (Exception, SystemExit) as error:  # noqa: BLE001 (the turn has ended)
-                    log_unexpected(error)
+            if capabilities := self.overriding("ended"):
+                ending = asyncio.create_task(_call_ended(capabilities, turn))
+                while not ending.done():  # a cancellation comes too late for the turn
+                    with suppress(asyncio.CancelledError):
+                        await asyncio.wait({ending})
 
     def tools(self) -> list[Any]:
         """Return the tools of every turn, each name once: the agent's own come first."""
@@ -250,6 +251,16 @@ async def take_turn(runtime: Runtime, turn: Turn) -> TurnResult:
         return await begun.commit(snapshot, partial(runtime.committed, turn, added))
 
 
+async def _call_ended(capabilities: list[Capability], turn: Turn) -> None:
+    """Tell capabilities about the end of a turn; their errors are only logged."""
+    for capability in capabilities:
+        try:
+            async with asyncio.timeout(ENDED_SECONDS):
+                await capability.ended(turn)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 (the turn has ended)
+            log_unexpected(error)
+
+
 async def _close(capability: Capability, seconds: float) -> None:
     try:
         async with asyncio.timeout(seconds):
@@ -288,7 +299,8 @@ def start_runtime(
     """Return the runtime for turns. Raises ClickException if `check` would find an error."""
     modules = app.load()
     capabilities = app.make_capabilities(settings)
-    refuse_errors([*findings, *modules.model.check_model(settings), *check_all(capabilities)])
+    findings += [*modules.model.check_model(settings), *check_all(capabilities)]
+    refuse_errors([*findings, *check_modules(modules)])
     if settings.model == "offline":
         announce("MODEL is not set: the offline model only echoes. See README.md to choose one.")
     return Runtime(settings, modules, capabilities, logs_turns=logs_turns)

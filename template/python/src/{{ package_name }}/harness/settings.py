@@ -26,7 +26,7 @@ def integer(default: int, lowest: int, highest: int, *, required: bool = False) 
     """Declare a setting that is a whole number from `lowest` to `highest`."""
 
     def parse(text: str) -> int | None:
-        is_number = re.fullmatch("[0-9]{1,10}", text) is not None
+        is_number = re.fullmatch("-?[0-9]{1,15}", text) is not None
         return int(text) if is_number and lowest <= int(text) <= highest else None
 
     return _setting(default, parse, f"a whole number from {lowest} to {highest}", required)
@@ -124,6 +124,10 @@ class CoreSettings:
                 if declared.get("required"):
                     message = f"{name} is not set: allowed is {declared['allowed']}."
                     findings.append(diagnostic(f"SET-{name}", message))
+                continue
+            if not declared and setting.type not in {str, "str"}:
+                message = f"{setting.name} needs a declaration, such as integer(10, 0, 100)."
+                findings.append(diagnostic(f"SET-{name}", message))
                 continue
             value = declared["parse"](text) if declared else text
             if value is not None:

@@ -122,7 +122,7 @@ async def read_call(request: Request, runtime: Runtime) -> TurnRequest | Change:
     request.state.session_id = session_id
     check_access(request, runtime)
     with runtime.turns.reading():
-        raw = await receive(request, runtime.settings.max_body_bytes)
+        raw = await bounded(request, runtime.settings.max_body_bytes).body()
     if not re.fullmatch(contract.SESSION_ID, session_id):
         raise AgentError("invalid_session_id")
     call = _read_body(parse_json(raw), session_id, runtime)
@@ -153,14 +153,6 @@ def find_actor(request: Request) -> str | None:
     return actor
 
 
-async def receive(request: Request, max_bytes: int) -> bytes:
-    """Return the body; raise `payload_too_large` if it exceeds `max_bytes`."""
-    body = b""
-    async for chunk in bounded(request, max_bytes).stream():
-        body += chunk
-    return body
-
-
 def bounded(request: Request, max_bytes: int) -> Request:
     """Return the request with a body that raises `payload_too_large` beyond `max_bytes`."""
     size = 0
@@ -179,7 +171,17 @@ def bounded(request: Request, max_bytes: int) -> Request:
             return message
         raise AgentError("payload_too_large", f"The body is larger than {max_bytes} bytes.")
 
-    return Request(request.scope, receive)
+    return _JSONRequest(request.scope, receive)
+
+
+class _JSONRequest(Request):
+    """A request whose `json` raises `invalid_json`."""
+
+    async def json(self) -> Any:
+        try:
+            return await super().json()
+        except (ValueError, RecursionError):
+            raise AgentError("invalid_json") from None
 
 
 def parse_json(body: bytes) -> Any:

@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from http.client import responses
 from typing import Any, ClassVar, cast
 
 import anyio
@@ -34,8 +35,8 @@ from ..contract import (
     TurnRequest,
     TurnResult,
 )
-from ..log import as_agent_error
-from ..modules import Handler, Route
+from ..log import describe, log_unexpected
+from ..modules import Handler, Route, find_route_mistake
 from ..runtime import Runtime
 from ..sessions.sessions import serialize
 from .requests import bounded, check_access, find_actor, read_call, split_list, wants_events
@@ -83,14 +84,14 @@ def create_app(runtime: Runtime) -> ASGIApp:
 
     def add(added: Mapping[str, Handler | Route]) -> None:
         for name, route in added.items():
-            if not re.fullmatch("[A-Z]+ /[^ ]*", name):
-                what = f"{name!r} is not a valid route: write it like 'GET /version'."
-                raise click.ClickException(what)
+            if mistake := find_route_mistake(name, route):
+                raise click.ClickException(mistake)
             method, path = name.split(" ")
             respond = _responder(_as_route(route), runtime)
             routes.append(HTTPRoute(path, respond, methods=[method]))
 
-    add({"GET /ping": Route(_ping, public=True)})
+    ping = _responder(Route(_ping, public=True), runtime)
+    routes.append(HTTPRoute("/ping", ping, methods=["GET"]))
     add(runtime.modules.routes)
     for capability in runtime.capabilities:
         add(capability.routes())
@@ -101,7 +102,8 @@ def create_app(runtime: Runtime) -> ASGIApp:
     if middleware:
         middleware.insert(0, Middleware(ExceptionMiddleware, failures))  # answers their errors
     if pages := split_list(runtime.settings.allowed_origins):
-        methods, exposed = ["GET", "POST"], [SESSION_HEADER, "Retry-After", "WWW-Authenticate"]
+        methods = sorted({method for route in routes for method in route.methods or ()})
+        exposed = [SESSION_HEADER, "Retry-After", "WWW-Authenticate"]
         cors = Middleware(CORSMiddleware, pages, methods, ["*"], expose_headers=exposed)
         middleware.insert(0, cors)  # also for what a capability refuses
     app = Starlette(routes=routes, middleware=middleware, exception_handlers=failures)
@@ -231,8 +233,7 @@ async def _change(runtime: Runtime, call: Change) -> dict[str, Any]:
         if call.fork:
             await runtime.sessions.fork(call)
             return {"session_id": id, "fork": call.fork, "turn": call.turns}
-        async with runtime.sessions.open(id, actor) as session:
-            await session.end()
+        await runtime.sessions.end(id, actor)
     except AgentError as error:
         what = "forked" if call.fork else "ended"
         log.warning("session %s: not %s: %s", id, what, f"{error.type} {error.detail}".rstrip())
@@ -277,6 +278,8 @@ def _event(name: str, data: Any) -> str:
 async def _fail(request: Request, error: Exception) -> Response:
     failure = _failure(error)
     response = JSONResponse(failure.body, failure.status, contract.NO_SNIFF)
+    if isinstance(error, HTTPException):
+        response.headers.update(error.headers or {})
     if re.fullmatch(contract.SESSION_ID, getattr(request.state, "session_id", "")):
         response.headers[SESSION_HEADER] = request.state.session_id
     if failure.status == 401:
@@ -294,5 +297,19 @@ def _failure(error: Exception) -> AgentError:
     if isinstance(error, ClientDisconnect):  # it left before the end of its request
         return AgentError("request_timeout")
     if isinstance(error, HTTPException):
-        return AgentError("method_not_allowed" if error.status_code == 405 else "not_found")
-    return as_agent_error(error)
+        return _http_failure(error)
+    if isinstance(error, AgentError):
+        return error
+    log_unexpected(error)  # of a route: there is no turn
+    return AgentError("internal_error", "Internal error.", describe(error))
+
+
+def _http_failure(error: HTTPException) -> AgentError:
+    """Return the error of the router, or of a handler, which chooses status and message."""
+    status = error.status_code
+    type = "internal_error" if status >= 500 else "invalid_request"
+    type = {404: "not_found", 405: "method_not_allowed"}.get(status, type)
+    is_default = error.detail == responses.get(status)  # the router has no message of its own
+    failure = AgentError(type, "" if is_default and status in {404, 405} else error.detail)
+    failure.status = status
+    return failure

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -12,6 +13,7 @@ from typing import Any, NotRequired, Protocol, TypedDict, cast
 from uuid import uuid4
 
 from ..contract import (
+    SESSION_ID,
     AgentError,
     Change,
     Marks,
@@ -431,10 +433,12 @@ class Sessions:
     async def open(self, session_id: str, actor: str | None) -> AsyncIterator[Session]:
         """Wait for the turns before this one, then load what is committed.
 
-        Raises AgentError: `session_forbidden` if another actor owns the session, checked before and
+        Raises AgentError: `invalid_session_id`; `session_forbidden` if another actor owns the session, checked before and
         after the wait (callers without an actor count as one); `session_busy` at once if too many
         wait; and what the store raises.
         """
+        if not re.fullmatch(SESSION_ID, session_id):
+            raise AgentError("invalid_session_id")
         if load := self._loads.get(session_id):  # other actors get no place in the queue
             await asyncio.wait({load})
             if not load.cancelled() and not load.exception():
@@ -487,8 +491,11 @@ class Sessions:
     async def list(self, actor: str | None) -> Sequence[SessionInfo]:
         """Return the sessions of an actor, forks included, the last saved first.
 
-        This reads all sessions of the store. Raises AgentError `store_unavailable`.
+        This reads all sessions of the store. Raises AgentError: `actor_required`,
+        `store_unavailable`.
         """
+        if actor is None:
+            raise AgentError("actor_required")
         found = []
         async for session_id, snapshot in self.store.snapshots():
             value = json.loads(snapshot)
@@ -509,7 +516,7 @@ class Sessions:
         ]
 
     async def end(self, session_id: str, actor: str | None) -> None:
-        """Delete a session. Raises like `open`."""
+        """Delete a session, without `before_change` of capabilities. Raises like `open`."""
         async with self.open(session_id, actor) as session:
             await session.end()
 

@@ -49,6 +49,7 @@ def chat(app: AgentApp, question: str | None, session: str, actor: str | None) -
                 conversation.hear(line)
         else:
             conversation.hear(question)
+        run_to_end(runner, runtime.turns.drain(settings.shutdown_grace_seconds))
         run_to_end(runner, runtime.close())
         if question is None:
             notice = runtime.retention_notice if conversation.turns else "Nothing was added to it."

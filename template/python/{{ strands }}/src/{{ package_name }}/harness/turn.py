@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncGenerator, Collection, Iterator
-from contextlib import aclosing, nullcontext
+from contextlib import aclosing, nullcontext, suppress
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, get_args
@@ -27,7 +27,6 @@ from .contract import (
     ToolResult,
     Turn,
     Usage,
-    as_json,
     is_blank,
     refuse_options,
     value_of,
@@ -61,6 +60,7 @@ async def answer_turn(
     Raises AgentError unless the agent ended well, or its tools wait for an approval.
     """
     turn = stage.turn
+    IN_TOOL.set(False)  # a tool may have spawned the turn
     refuse_options(options.keys() & NOT_HONOURED)
     shortening = Shortening(stage)
     agent = _make_agent(stage, module, options, settings, shortening)
@@ -179,24 +179,26 @@ async def _stream(agent: Agent, stage: Stage, settings: CoreSettings) -> None:
 def _end_turn(stage: Stage, final_tools: Collection[str], event: AfterToolsEvent) -> None:
     """End the turn with the result of a final tool, or with the value that was asked for."""
     output = stage.turn.request.output
-    calls = {use.id: use for use in tools_of(event.agent.messages[-1]) if isinstance(use, ToolCall)}
-    for result in tools_of(event.message):
-        call = calls.get(result.id)
-        if call is None or not isinstance(result, ToolResult) or result.is_error:
+    results = {result.id: result for result in tools_of(event.message)}
+    for call in tools_of(event.agent.messages[-1]):
+        result = results.get(call.id)
+        if not isinstance(call, ToolCall) or not isinstance(result, ToolResult) or result.is_error:
             continue
-        if output and call.name == output.__name__:
-            event.end_turn = output.model_validate(call.input).model_dump_json()
+        if output:
+            if call.name == output.__name__:
+                event.end_turn = output.model_validate(call.input).model_dump_json()
         elif call.name in final_tools and not is_blank(result.text):
             event.end_turn = result.text
             stage.has_final_result = True
+            return
 
 
 async def _show_progress(agent: Agent, turn: Turn, progress: Any) -> None:
     """Send what a generator tool yields; not the events of an agent that is a tool."""
     tool = agent.tool_registry.registry.get(progress["tool_use"]["name"])
-    value = as_json(progress["data"])
-    if isinstance(tool, DecoratedFunctionTool) and value is not None:
-        await turn.emit(Data("progress", value))
+    if isinstance(tool, DecoratedFunctionTool):
+        with suppress(ValueError):  # a value that is not JSON is no progress
+            await turn.emit(Data("progress", progress["data"]))
 
 
 def _without_format_request(added: list[Message]) -> list[Message]:

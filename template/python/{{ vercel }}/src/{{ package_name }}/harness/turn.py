@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncGenerator, Collection
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,7 +19,6 @@ from .contract import (
     ToolResult,
     Turn,
     Usage,
-    as_json,
     is_blank,
     refuse_options,
     value_of,
@@ -100,7 +100,7 @@ async def _stream(
     agent.turn = turn
     agent.running = asyncio.Semaphore(settings.max_tools_at_once)
     agent.shortening = shortening
-    agent.final_tools = getattr(module, "FINAL_TOOLS", [])
+    agent.final_tools = [] if output else getattr(module, "FINAL_TOOLS", [])
     try:
         async with agent.run(model, messages, output_type=output) as run:
             async for event in run:
@@ -113,9 +113,8 @@ async def _stream(
                 if isinstance(event, ai.events.TextDelta) and event.chunk:
                     await turn.say(event.chunk)
                 if isinstance(event, ai.events.PartialToolCallResult):
-                    value = as_json(event.value)  # the events of an agent that is a tool are none
-                    if value is not None:
-                        await turn.emit(Data("progress", value))
+                    with suppress(ValueError):  # events of an agent that is a tool are not JSON
+                        await turn.emit(Data("progress", event.value))
     except Exception as error:
         while isinstance(error, ExceptionGroup):
             error = error.exceptions[0]

@@ -25,7 +25,7 @@ from ..contract import (
 )
 from ..runtime import Runtime
 from ..sessions.sessions import PlacedRequest, Session, WaitingTurn
-from .requests import parse_json, read_actor, receive
+from .requests import parse_json, read_actor
 from .server import Events, relay
 from .stored_messages import read_turns
 
@@ -218,7 +218,7 @@ class UiEvents(Events):
 
 async def _read_turn(request: Request, runtime: Runtime) -> tuple[TurnRequest, Part]:
     """Read the turn that a page asks for, and the last of its messages."""
-    body = parse_json(await receive(request, runtime.settings.max_body_bytes))
+    body = parse_json(await request.body())
     if not isinstance(body, dict):
         raise AgentError("invalid_request", "The body must be an object.")
     session_id = _read_id(request, body.get("id"))
