@@ -17,6 +17,7 @@ ROUTES = '''"""Routes of a shop."""
 
 from dataclasses import asdict
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -46,6 +47,15 @@ async def end(request: Request, runtime: Runtime) -> Response:
     return Response(status_code=204)
 
 
+async def order(request: Request, runtime: Runtime) -> Response:
+    value = await request.json()
+    if "id" not in value:
+        raise HTTPException(422, "Send the id of an order.", {"X-Hint": "id"})
+    if value["id"] == 0:
+        raise ValueError("secret")
+    raise HTTPException(404, "There is no such order.")
+
+
 UPLOAD = ("multipart/form-data", "text/csv")
 ROUTES: dict[str, Handler | Route] = {
     "POST /who": who,
@@ -54,6 +64,7 @@ ROUTES: dict[str, Handler | Route] = {
     "GET /export": export,
     "GET /turns/{id}": turns,
     "DELETE /sessions/{id}": end,
+    "PUT /order": order,
 }
 '''
 PREFIX = "X-Amzn-Bedrock-AgentCore-Runtime-"
@@ -191,3 +202,35 @@ def test_sessions_of_an_actor_are_listed_with_forks_and_turns_and_ended(port: in
     assert ask(port, "DELETE /sessions/first", bea) == (204, None)
     assert [it["session_id"] for it in ask(port, "GET /export", bea)[1]["sessions"]] == ["copy"]
     assert ask(port, "GET /turns/first", bea) == (200, [])
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "type", "message"),
+    [
+        (b"{", 400, "invalid_json", "Send one JSON value in UTF-8"),
+        (b"\xff", 400, "invalid_json", "Send one JSON value in UTF-8"),
+        (b"[" * 100_000, 413, "payload_too_large", "larger than 1000 bytes"),
+        (b"[" * 999, 400, "invalid_json", "Send one JSON value in UTF-8"),
+        (b"{}", 422, "invalid_request", "Send the id of an order."),
+        (b'{"id": 1}', 404, "not_found", "There is no such order."),
+        (b'{"id": 0}', 500, "internal_error", "Internal error."),
+    ],
+)
+def test_an_error_of_a_handler_has_its_status_and_says_nothing_of_a_turn(
+    port: int, body: bytes, status: int, type: str, message: str
+) -> None:
+    found, answer = ask(port, "PUT /order", TOKEN, body)
+    assert (found, answer["error"]["type"]) == (status, type)
+    assert answer["error"]["message"].startswith(message) or message in answer["error"]["message"]
+    assert "turn" not in answer["error"]["message"]
+
+
+def test_a_page_may_use_the_methods_of_the_routes(port: int) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    headers = {"Origin": PAGE, "Access-Control-Request-Method": "PUT"}
+    connection.request("OPTIONS", "/order", None, headers)
+    answer = connection.getresponse()
+    assert answer.status == 200
+    allowed = answer.headers["Access-Control-Allow-Methods"].split(", ")
+    assert {"DELETE", "GET", "POST", "PUT"} <= {*allowed}
+    connection.close()

@@ -183,6 +183,11 @@ class App(Protocol):
         """Return the capabilities, for commands that run no turn; refuse errors in the settings."""
 
 
+def overrides(capability: Capability, method: str) -> bool:
+    """Whether the class of a capability overrides a method of Capability."""
+    return getattr(type(capability), method) is not getattr(Capability, method)
+
+
 def check_all(capabilities: Iterable[Capability]) -> list[Finding]:
     """Return the findings of all capabilities, without using the network."""
     findings = list[Finding]()

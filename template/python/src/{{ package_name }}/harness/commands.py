@@ -15,11 +15,11 @@ from typing import Any
 import click
 
 from .app import AgentApp
-from .capability import Capability, check_all, ping_all
+from .capability import Capability, check_all, overrides, ping_all
 from .enabled import COMMANDS, OPTIONS
 from .findings import Finding, diagnostic, errors_of, format_finding
 from .log import Formatter, describe
-from .modules import AgentModule, ModelModule, check_modules
+from .modules import AgentModule, ModelModule, check_final_tools, check_modules
 from .project import Project
 from .settings import CoreSettings, proxy_variables
 from .terminal.chat import chat
@@ -98,7 +98,7 @@ def check(app: AgentApp, as_json: bool, connect: bool) -> None:
     findings += [*modules.model.check_model(settings), *check_all(capabilities)]
     missing = check_modules(modules)
     findings += missing or [
-        *check_own_tools(modules.agent),
+        *check_own_tools(modules.agent, capabilities),
         *check_runtime(modules.model, settings),
     ]
     if connect and not errors_of(findings):
@@ -143,18 +143,20 @@ def check_runtime(model: ModelModule, settings: CoreSettings) -> list[Finding]:
     return findings
 
 
-def check_own_tools(agent: AgentModule) -> list[Finding]:
+def check_own_tools(agent: AgentModule, capabilities: list[Capability]) -> list[Finding]:
     """Return findings about the agent's own tools."""
     from .tool_schemas import check_tools, report
 
     try:
         from .turn import declaration_of
 
-        declarations = [declaration_of(tool) for tool in agent.TOOLS]
-        names = {name for name, _, _ in declarations}
-        unknown = [name for name in getattr(agent, "FINAL_TOOLS", []) if name not in names]
-        what = "FINAL_TOOLS names {!r}, but TOOLS has no tool of this name."
-        return [*check_tools(declarations), *(report(what.format(name)) for name in unknown)]
+        findings = check_tools([declaration_of(tool) for tool in agent.TOOLS])
+        # Only an open capability knows its tools, such as those of a server: then the start checks.
+        if any(overrides(it, "open") and overrides(it, "tools") for it in capabilities):
+            return findings
+        added = [tool for capability in capabilities for tool in capability.tools()]
+        names = {declaration_of(tool)[0] for tool in [*agent.TOOLS, *added]}
+        return [*findings, *check_final_tools(agent, names)]
     except Exception as error:  # noqa: BLE001 (whatever an owner's module may cause)
         return [report(f"The tools cannot be checked: {describe(error)}.")]
 

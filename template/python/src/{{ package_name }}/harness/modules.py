@@ -1,13 +1,14 @@
 """The modules of the owner, as the harness uses them."""
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Protocol
 
 from starlette.responses import Response
 
 from .findings import Finding, agent_file, diagnostic
+from .project import Project
 from .settings import CoreSettings
 
 # Called with a Starlette request and the Runtime.
@@ -34,9 +35,9 @@ def find_route_mistake(name: object, route: object) -> str:
     if not isinstance(name, str) or not re.fullmatch("[A-Z]+ /[^ ]*", name):
         return f"{name!r} is not a valid route: write it like 'GET /version'."
     if name in {"POST /invocations", "GET /ping"}:
-        return f"The harness has the route {name!r} already: choose another path."
+        return f"The harness has the route {name!r}: choose another path."
     if not callable(route.handler if isinstance(route, Route) else route):
-        return f"The route {name!r} has no handler: use a function or a Route."
+        return f"The route {name!r} is neither a handler nor a `Route(handler)`."
     return ""
 
 
@@ -91,4 +92,13 @@ def check_modules(modules: Modules) -> list[Finding]:
         if not hasattr(modules.agent, name)
     ]
     mistakes = (find_route_mistake(name, route) for name, route in modules.routes.items())
-    return findings + [diagnostic("ROUTES", mistake) for mistake in mistakes if mistake]
+    file = Project.name_of(Project.package / "routes.py")
+    found = [diagnostic("ROUTES", mistake, file=file) for mistake in mistakes if mistake]
+    return findings + found
+
+
+def check_final_tools(agent: AgentModule, names: Collection[str]) -> list[Finding]:
+    """Return findings about FINAL_TOOLS that are not among the names of all tools."""
+    unknown = [name for name in getattr(agent, "FINAL_TOOLS", []) if name not in names]
+    what = "FINAL_TOOLS names {!r}, but no tool has this name."
+    return [diagnostic("AGENT", what.format(name), file=agent_file()) for name in unknown]

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from .capability import App, Capability, check_all, wrap_model
+from .capability import App, Capability, check_all, overrides, wrap_model
 from .contract import (
     DRAINING,
     RUNNING,
@@ -28,7 +28,7 @@ from .contract import (
 from .deadline import time_limit
 from .findings import Finding, refuse_errors
 from .log import announce, as_agent_error, describe, log_turn, log_unexpected
-from .modules import ModelModule, Modules, check_modules
+from .modules import ModelModule, Modules, check_final_tools, check_modules
 from .sessions.running_turns import Turns
 from .sessions.session_store import InProcess
 from .sessions.sessions import Sessions
@@ -152,8 +152,7 @@ class Runtime:
 
     def overriding(self, method: str) -> list[Capability]:
         """Return the capabilities that override `method`."""
-        default = getattr(Capability, method)
-        return [c for c in self.capabilities if getattr(type(c), method) is not default]
+        return [capability for capability in self.capabilities if overrides(capability, method)]
 
     @asynccontextmanager
     async def _around(self, turn: Turn) -> AsyncIterator[None]:
@@ -209,6 +208,9 @@ class Runtime:
             for capability in self.capabilities:
                 await capability.open(self)
                 self._opened.append(capability)
+            agent = self.modules.agent
+            if hasattr(agent, "FINAL_TOOLS"):
+                refuse_errors(check_final_tools(agent, self._tools_by_name()))
         except BaseException as error:
             await self.close()
             if isinstance(error, AgentError):
