@@ -48,7 +48,7 @@ CHANGES = [
     ("typescript/package.json.jinja", '"typescript": "^7.0.{}"', (2, 3, 4)),
     ("typescript/package.json.jinja", "('yaml', '^2.{}'", (8, 9, 10)),
     ("{}/README.md.jinja", "Renovate's `copier` manager{}", ("", " also", " always")),
-    ("{}/AGENTS.md.jinja", "- Keep the rule of{}", ("", " all in", " anything in")),
+    ("{}/AGENTS.md.jinja", "- Invariant:{}", ("", " always", " everywhere")),
     ("shared/.env.example.jinja", "# Copy to .env{}", ("", " first", " at first")),
     ("{}/.github/workflows/ci.yml", "# v7.0.{}", (1, 2, 3)),
     ("{}/.gitignore", ".env\n{}", ("", "dist/\n", "dist/\nbuild/\n")),

@@ -433,9 +433,9 @@ class Sessions:
     async def open(self, session_id: str, actor: str | None) -> AsyncIterator[Session]:
         """Wait for the turns before this one, then load what is committed.
 
-        Raises AgentError: `invalid_session_id`; `session_forbidden` if another actor owns the session, checked before and
-        after the wait (callers without an actor count as one); `session_busy` at once if too many
-        wait; and what the store raises.
+        Raises AgentError: `invalid_session_id`; `session_forbidden` if another actor owns the
+        session, checked before and after the wait (all callers without an actor are one actor);
+        `session_busy` at once if too many wait; and the errors of the store.
         """
         if not re.fullmatch(SESSION_ID, session_id):
             raise AgentError("invalid_session_id")
