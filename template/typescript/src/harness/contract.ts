@@ -305,8 +305,13 @@ export class Turn {
 
   /** Send what a tool yields while it works; a value that is not JSON is dropped. */
   async progress(value: unknown): Promise<void> {
-    const data = dataOf('progress', value)
-    if (data) await this.emit(data)
+    let data: Data
+    try {
+      data = new Data('progress', value)
+    } catch {
+      return
+    }
+    await this.emit(data)
   }
 
   /**
@@ -403,15 +408,6 @@ export class Data {
     }
     this.name = name
     this.value = copyOf(value)
-  }
-}
-
-/** Return Data, or undefined if the value is not JSON. */
-function dataOf(name: string, value: unknown): Data | undefined {
-  try {
-    return new Data(name, value)
-  } catch {
-    return undefined
   }
 }
 

@@ -116,7 +116,10 @@ export class Runtime implements RunningAgent {
       if (this.actorRequired && request.actor === null) throw new AgentError('actor_required')
     }
     const running = this.start(turn, { opening, signal: stop }).catch((error) => {
-      if (turn.outcome === 'running') this.#logFailure(turn, error, stop) // it was refused
+      if (turn.outcome === 'running') {
+        turn.fail(error, stop) // it was refused before it ran
+        if (logging.hasTurns) logTurn(turn)
+      }
       throw error === signal?.reason ? error : asAgentError(error)
     })
     running.catch(() => {}) // the log has it, if nobody awaits the turn
@@ -136,12 +139,6 @@ export class Runtime implements RunningAgent {
     return this.turns.start(stop, work).finally(() => {
       signal?.removeEventListener('abort', cancel)
     })
-  }
-
-  /** Note and log why a turn failed before it ran. */
-  #logFailure(turn: Turn, error: unknown, signal: AbortSignal): void {
-    turn.fail(error, signal)
-    if (logging.hasTurns) logTurn(turn)
   }
 
   /** Take a turn, and log one line at its end. */
