@@ -305,6 +305,11 @@ def test_the_first_call_of_a_final_tool_with_a_text_ends_the_turn(chat: Chat) ->
     assert chat.recalled()[-1] == ("assistant", "A person will call you.")
 
 
+def test_a_later_call_of_a_final_tool_does_not_decide(chat: Chat) -> None:
+    reply = chat.say("Help.", [Call("close"), Call("hand_over", {"wait": 300})])
+    assert reply.text == "The case is closed."
+
+
 def test_the_result_of_a_final_tool_is_cut(fleet: Fleet, chat: Chat) -> None:
     own = Chat(fleet.shared(MAX_RESULT_CHARS=1000), chat.provider)
     reply = own.say("Help.", [Call("hand_over", {"text": "x", "times": 5000})])
