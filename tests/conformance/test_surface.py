@@ -4,6 +4,7 @@ import shutil
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,8 @@ def surfaced(variant: str, model: str) -> Path:
     link_environment(project, environment(target_of(variant)))
     framework = variant.partition("-")[0]
     shutil.copy(OWN / f"{framework}.ts", project / "src" / "agent.ts")
-    shutil.copy(OWN / "routes.ts", project / "src" / "routes.ts")
+    for name in ("routes.ts", "misuse.ts"):
+        shutil.copy(OWN / name, project / "src" / name)
     own = (OWN / "own_capabilities.ts").read_text().replace("REFUSED", REFUSED[framework])
     (project / "src" / "own_capabilities.ts").write_text(own)
     return project
@@ -47,6 +49,14 @@ VENDOR_TARGETS = [OwnTarget(**vars(target)) for target in TARGETS if target.is_n
 @pytest.fixture
 def server(fleet: Fleet) -> Server:
     return fleet.shared()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    for _ in range(200):
+        if condition():
+            return
+        time.sleep(0.05)
+    raise AssertionError("the condition does not hold after 10 seconds")
 
 
 def spawn(chat: Chat, text: str, *steps: Step, **more: object) -> dict[str, Any]:
@@ -113,6 +123,25 @@ def test_a_spawned_turn_is_checked(chat: Chat, fields: dict[str, str], error: st
     assert spawn(chat, "One.", **fields)["error"] == error
 
 
+def test_a_spawned_turn_that_is_refused_is_logged(chat: Chat) -> None:
+    assert spawn(chat, "One.", prompt=" ")["error"] == "invalid_request"
+    assert f"session {chat.session}: outcome=invalid_request" in chat.server.log
+    assert chat.server.log.count(f"session {chat.session}:") == 1
+
+
+def test_an_error_of_a_capability_is_an_error_of_the_contract(chat: Chat) -> None:
+    assert spawn(chat, "Refuse.", ["Well."])["error"] == "internal_error"
+    assert f"session {chat.session}: outcome=internal_error" in chat.server.log
+
+
+@pytest.mark.parametrize("steps", [[["Well."]], [[Call("work")], ["Done."]]], ids=["text", "tool"])
+def test_a_callback_that_fails_fails_the_turn(chat: Chat, steps: list[Step]) -> None:
+    assert spawn(chat, "One.", *steps, isBroken=True)["error"] == "internal_error"
+    assert f"session {chat.session}: turn=1 outcome=internal_error" in chat.server.log
+    assert "RangeError" in chat.server.log
+    assert chat.say("Two.").turn == 1
+
+
 def test_a_spawned_turn_takes_the_place_of_a_turn(
     fleet: Fleet, chat: Chat, gate: threading.Event
 ) -> None:
@@ -166,8 +195,29 @@ def test_hooks_see_the_outcome(chat: Chat, steps: list[Step], outcome: str) -> N
     assert seen(chat) == [["before", "running"], ["around", outcome], ["ended", outcome]]
 
 
-def test_a_hook_that_fails_at_the_end_changes_nothing(chat: Chat) -> None:
-    assert chat.say("Fail late.", ["Well."]).turn == 1
+@pytest.mark.parametrize("prompt", ["Fail late.", "Fail at once."])
+def test_a_hook_that_fails_at_the_end_changes_nothing(chat: Chat, prompt: str) -> None:
+    assert chat.say(prompt, ["Well."]).turn == 1
+    assert f"session {chat.session}: turn=1 outcome=committed" in chat.server.log
+
+
+def test_a_hook_that_hangs_at_the_end_delays_the_reply_by_five_seconds(chat: Chat) -> None:
+    start = time.monotonic()
+    assert chat.say("Hang.", ["Well."]).turn == 1
+    assert 4.5 < time.monotonic() - start < 15
+    assert chat.say("Next.").turn == 2
+
+
+def test_a_client_that_leaves_during_the_hook_at_the_end_leaves_a_committed_turn(
+    chat: Chat,
+) -> None:
+    exchange = chat.start("Pause.", ["Well."])
+    assert exchange.event() == ("message", "Well.")
+    until(lambda: ["ended", "committed"] in seen(chat))
+    exchange.leave()
+    until(lambda: f"session {chat.session}: turn=1" in chat.server.log)
+    assert f"session {chat.session}: turn=1 outcome=committed" in chat.server.log
+    assert chat.say("Next.").turn == 2
 
 
 def test_data_and_sources_are_events_in_their_order(chat: Chat) -> None:
@@ -196,6 +246,33 @@ def test_a_tool_that_yields_shows_its_progress(chat: Chat) -> None:
     assert ("result", "all steps") in [entry[:2] for entry in chat.recalled()]
 
 
+def test_progress_that_is_not_json_is_dropped(chat: Chat) -> None:
+    reply = chat.say("Work.", [Call("odd")], ["Done."])
+    values = [data["value"] for name, data in events(reply) if data["name"] == "progress"]
+    assert values[:1] == [{"step": 3}]
+    assert ("result", "all steps") in [entry[:2] for entry in chat.recalled()]
+
+
+def test_the_events_of_an_agent_that_is_a_tool_are_no_progress(chat: Chat, target: Target) -> None:
+    if not target.name.startswith("strands"):
+        pytest.skip("only Strands has agents that are tools")
+    reply = chat.say("Ask.", [Call("helper", {"input": "Hello."})], ["Done."])
+    assert reply.text == "Done."
+    assert events(reply) == []
+    assert "Hello." in str(chat.recalled())
+
+
+def test_a_charge_and_data_are_checked_and_data_are_a_copy(chat: Chat) -> None:
+    reply = chat.say("Misuse.", [Call("misuse")], ["Done."])
+    assert events(reply) == [("data", {"name": "step", "value": {"steps": [1]}})]
+    (result,) = [entry[1] for entry in chat.recalled() if entry[0] == "result"]
+    assert result.split("\n") == [
+        *["The tokens of a charge must be whole numbers from 0."] * 5,
+        *["The value of Data must be JSON."] * 7,
+        *["The name of Data must be 1 to 64 of A-Z a-z 0-9 _ -."] * 3,
+    ]
+
+
 def test_a_result_keeps_its_value(chat: Chat) -> None:
     chunks = spawn(chat, "Report.", [Call("report")], ["Done."])["chunks"]
     (value,) = [chunk["value"] for chunk in chunks if isinstance(chunk, dict) and "value" in chunk]
@@ -219,6 +296,39 @@ def test_the_result_of_a_final_tool_is_the_reply(chat: Chat) -> None:
 def test_a_final_tool_that_fails_ends_no_turn(chat: Chat) -> None:
     reply = chat.say("Help.", [Call("hand_over", {"fails": True})], ["Sorry."])
     assert reply.text == "Sorry."
+
+
+def test_the_first_call_of_a_final_tool_with_a_text_ends_the_turn(chat: Chat) -> None:
+    blank, slow = Call("hand_over", {"text": " "}), Call("hand_over", {"wait": 300})
+    reply = chat.say("Help.", [Call("report"), blank, slow, Call("close")])
+    assert reply.text == "A person will call you."
+    assert chat.recalled()[-1] == ("assistant", "A person will call you.")
+
+
+def test_a_later_call_of_a_final_tool_does_not_decide(chat: Chat) -> None:
+    reply = chat.say("Help.", [Call("close"), Call("hand_over", {"wait": 300})])
+    assert reply.text == "The case is closed."
+
+
+def test_the_result_of_a_final_tool_is_cut(fleet: Fleet, chat: Chat) -> None:
+    own = Chat(fleet.shared(MAX_RESULT_CHARS=1000), chat.provider)
+    reply = own.say("Help.", [Call("hand_over", {"text": "x", "times": 5000})])
+    (result,) = [entry[1] for entry in own.recalled() if entry[0] == "result"]
+    assert len(result) <= 1100
+    assert reply.text == result
+
+
+def test_a_final_tool_ends_no_turn_that_ends_in_a_value(chat: Chat, target: Target) -> None:
+    steps: list[Step] = [["Let me see. ", Call("close")], order_of(target)]
+    spawned = spawn(chat, "Order.", *steps, isOrder=True, key="k")
+    reply = '{"item":"tea","count":2}'
+    result = spawned["result"]
+    assert (result["reply"], result["output"]) == (reply, {"item": "tea", "count": 2})
+    assert [chunk for chunk in spawned["chunks"] if isinstance(chunk, str)] == [reply]
+    chat.say("Next.")
+    again = spawn(chat, "Order.", isOrder=True, key="k")["result"]
+    assert (again["outcome"], again["reply"]) == ("replayed", reply)
+    assert again["output"] == {"item": "tea", "count": 2}
 
 
 def order_of(target: Target) -> Step:

@@ -9,7 +9,7 @@ from tests.conformance.chat import Chat, assert_failed
 from tests.conformance.client import JSON
 from tests.conformance.server import Fleet, Server
 from tests.conformance.steps import Call
-from tests.conformance.waiting import ASKED, answer, delete, ids, runs
+from tests.conformance.waiting import ASKED, answer, delete, ids, order, runs
 
 pytestmark = pytest.mark.about("turns")
 
@@ -132,3 +132,30 @@ def test_nobody_is_asked_about_a_number_that_cannot_be_shown(chat: Chat, number:
     reply = chat.say(ASKED, [call], ["It did not run."], headers=JSON)
     assert (reply.status, reply.json.get("reply")) == (200, "It did not run."), reply
     assert len(paid(chat)) == before
+
+
+def test_calls_wait_in_the_order_of_the_model(chat: Chat) -> None:
+    calls = [Call("pay", {"amount": number}, id=str(number)) for number in (3, 1, 2)]
+    reply = chat.say(ASKED, calls, ["Paid."], headers=JSON)
+    assert [call["input"]["amount"] for call in reply.json["waiting"]] == [3, 1, 2]
+
+
+def test_an_approved_call_of_a_final_tool_ends_the_turn(chat: Chat, approvals: Fleet) -> None:
+    if not approvals.target.is_node:
+        pytest.skip("the agents in Python have no such tool")
+    refund = Call("refund", {"order_id": order(chat)})
+    reply = chat.say(ASKED, [refund], ["Never said."], headers=JSON)
+    answered = answer(chat, ids(reply))
+    assert answered.json["reply"] == f"refunded {order(chat)}"
+    assert len(chat.calls(ASKED)) == 1
+    assert runs(chat, "refund") == 1
+    assert chat.recalled()[-1] == ("assistant", f"refunded {order(chat)}")
+
+
+def test_a_denied_call_of_a_final_tool_ends_no_turn(chat: Chat, approvals: Fleet) -> None:
+    if not approvals.target.is_node:
+        pytest.skip("the agents in Python have no such tool")
+    refund = Call("refund", {"order_id": order(chat)})
+    reply = chat.say(ASKED, [refund], ["Not refunded."], headers=JSON)
+    answered = answer(chat, deny=dict.fromkeys(ids(reply), "too much"))
+    assert answered.json["reply"] == "Not refunded."

@@ -57,8 +57,8 @@ FAULTS = [
     Fault(
         "a session is ended in the name of nobody",
         SERVER,
-        "sessionId, actor, signal, (session) => session.end()",
-        "sessionId, null, signal, (session) => session.end()",
+        "sessions.end(sessionId, actor, stop)",
+        "sessions.end(sessionId, null, stop)",
     ),
     Fault(
         "the actor is not stored",

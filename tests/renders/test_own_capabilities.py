@@ -201,7 +201,7 @@ change[process.env.HOSTILE]?.()
 const isServed = process.argv.includes('serve') && !process.env.HOSTILE
 const hanging = isServed ? [Hanging, Hanging, Flushing, Hanging] : []
 
-const address = string('', 'https://.*', 'an https address')
+const address = string('https://.*', 'an https address')
 export const OWN_SETTINGS = { token: address, ordersApikey: address, ordersUrl: address }
 export const OWN_CAPABILITIES = [First, Hostile, ...hanging]
 """

@@ -41,6 +41,15 @@ const note: Handler = async (_request, response, _runtime, { params, json }) => 
   response.end(JSON.stringify({ name: params.name, note: await json() }))
 }
 
+const twice: Handler = async (_request, response, _runtime, { body }) => {
+  const sizes = [(await body()).length, (await body()).length]
+  response.end(JSON.stringify(sizes))
+}
+
+const fail: Handler = () => {
+  throw new Error('secret')
+}
+
 const types = ['multipart/form-data', 'text/csv']
 
 export const ROUTES: Routes = {
@@ -51,6 +60,9 @@ export const ROUTES: Routes = {
   'GET /turns/{id}': turns,
   'POST /notes/{name}': note,
   'DELETE /sessions/{id}': end,
+  'POST /twice': twice,
+  'GET /things/{id}': fail,
+  'PUT /things/{id}': who,
 }
 """
 OWN_CAPABILITIES = """// A capability with a route.
@@ -227,3 +239,41 @@ def test_sessions_of_an_actor_are_listed_with_forks_and_turns_and_ended(port: in
     assert ask(port, "DELETE /sessions/first", bea) == (204, None)
     assert [it["sessionId"] for it in ask(port, "GET /export", bea)[1]["sessions"]] == ["copy"]
     assert ask(port, "GET /turns/first", bea) == (200, [])
+
+
+def test_the_body_can_be_read_twice(port: int) -> None:
+    assert ask(port, "POST /twice", TOKEN, b"12345") == (200, [5, 5])
+
+
+def test_the_error_of_a_handler_speaks_of_no_turn(port: int) -> None:
+    error = {"type": "internal_error", "message": "Internal error."}
+    assert ask(port, "GET /things/1") == (500, {"error": error})
+
+
+def test_sessions_of_nobody_are_not_listed(port: int) -> None:
+    status, answer = ask(port, "GET /export")
+    assert (status, answer["error"]["type"]) == (400, "actor_required")
+
+
+@pytest.mark.parametrize("path", ["GET /turns/a.b", "DELETE /sessions/a.b"])
+def test_an_invalid_id_of_a_session_is_refused(port: int, path: str) -> None:
+    status, answer = ask(port, path, {**TOKEN, ACTOR: "ada"})
+    assert (status, answer["error"]["type"]) == (400, "invalid_session_id")
+
+
+@pytest.mark.parametrize(
+    ("path", "methods"),
+    [
+        ("/things/1", "GET, HEAD, PUT"),
+        ("/sessions/1", "DELETE"),
+        ("/invocations", "POST"),
+        ("/nowhere", ""),
+    ],
+)
+def test_a_preflight_lists_the_methods_of_its_route(port: int, path: str, methods: str) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    headers = {"Origin": PAGE, "Access-Control-Request-Method": "PUT"}
+    connection.request("OPTIONS", path, headers=headers)
+    answer = connection.getresponse()
+    connection.close()
+    assert (answer.status, answer.getheader("Access-Control-Allow-Methods")) == (200, methods)

@@ -19,13 +19,14 @@ pytestmark = pytest.mark.slow
 OWN_CAPABILITIES = """// Needs ORDERS_URL.
 
 import { AgentError, Capability, type CapabilityClass, type CoreSettings } from './harness/index.ts'
-import { boolean, secret, type SettingsOf, string, stringList } from './harness/index.ts'
+import { boolean, integer, secret, type SettingsOf, string, stringList } from './harness/index.ts'
 import type { Turn } from './harness/index.ts'
 
 export const OWN_SETTINGS = {
-  ordersUrl: string('', 'https://.+', 'a URL', { required: true }),
+  ordersUrl: string('https://.+', 'a URL', '', { required: true }),
   ordersDryRun: boolean(),
-  ordersRegions: stringList(['de'], '[a-z]{2}', 'a list like de,fr'),
+  ordersRegions: stringList('[a-z]{2}', 'a list like de,fr', ['de']),
+  ordersDays: integer(0, -30, 999_999_999_999_999),
   ordersPin: secret('[0-9]{4}', 'four digits'),
 }
 
@@ -135,13 +136,27 @@ def test_an_owner_tests_own_capabilities_with_an_environment_of_the_tests(projec
             {
                 "ORDERS_URL": "https://a",
                 "ORDERS_DRY_RUN": "TRUE",
+                "ORDERS_DAYS": "-30",
                 "ORDERS_REGIONS": "de, fr",
                 "ORDERS_PIN": "1234",
             },
             [],
         ),
+        (
+            {
+                "ORDERS_URL": "https://a",
+                "ORDERS_DRY_RUN": "constructor",
+                "ORDERS_DAYS": "1000000000000000",
+            },
+            [
+                "ORDERS_DRY_RUN is 'constructor': allowed is true or false.",
+                "ORDERS_DAYS is '1000000000000000': allowed is a whole number from -30 to "
+                "999999999999999.",
+            ],
+        ),
+        ({"ORDERS_URL": "https://a", "ORDERS_DAYS": "999999999999999"}, []),
     ],
-    ids=["unset", "bad", "good"],
+    ids=["unset", "bad", "good", "nearly", "large"],
 )
 @pytest.mark.parametrize("project", ["strands-typescript"], indirect=True)
 def test_check_reports_own_settings(

@@ -137,7 +137,7 @@ OTHER_CAPABILITIES = """\
 import { AgentError, Capability, type CapabilityClass } from './harness/index.ts'
 import { diagnostic, string } from './harness/index.ts'
 
-export const OWN_SETTINGS = { ordersUrl: string('', 'https?://.+', 'an http address') }
+export const OWN_SETTINGS = { ordersUrl: string('https?://.+', 'an http address') }
 
 class Orders extends Capability<any> {
   override check() {

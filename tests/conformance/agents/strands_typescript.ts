@@ -172,8 +172,20 @@ const report = tool({
   callback: ({ size, character = '~' }) => character.repeat(size),
 })
 
+const refund = tool({
+  name: 'refund',
+  description: 'Refund an order, which ends the turn.',
+  inputSchema: z.object({ order_id: z.string() }),
+  callback: ({ order_id }) => {
+    note(`refund ${order_id}`)
+    return `refunded ${order_id}`
+  },
+})
+
+export const FINAL_TOOLS = ['refund']
 export const TOOLS = [
   photo,
+  refund,
   report,
   deleteOrder,
   pay,
@@ -186,4 +198,5 @@ export const TOOLS = [
   summarize,
   remember,
 ]
-export const INTERVENTIONS = [new HumanInTheLoop({ allowedTools: ['*', '!delete_order', '!pay'] })]
+const allowedTools = ['*', '!delete_order', '!pay', '!refund']
+export const INTERVENTIONS = [new HumanInTheLoop({ allowedTools })]

@@ -154,8 +154,19 @@ const report = tool({
   execute: ({ size, character = '~' }) => character.repeat(size),
 })
 
+const refund = tool({
+  description: 'Refund an order, which ends the turn.',
+  inputSchema: z.object({ order_id: z.string() }),
+  execute: ({ order_id }) => {
+    note(`refund ${order_id}`)
+    return `refunded ${order_id}`
+  },
+})
+
+export const FINAL_TOOLS = ['refund']
 export const TOOLS = {
   photo,
+  refund,
   report,
   delete_order: deleteOrder,
   pay,
@@ -167,4 +178,5 @@ export const TOOLS = {
   wait_for_the_end: waits,
   summarize,
 }
-export const TOOL_APPROVAL = { delete_order: 'user-approval', pay: 'user-approval' }
+const asked = 'user-approval'
+export const TOOL_APPROVAL = { delete_order: asked, pay: asked, refund: asked }

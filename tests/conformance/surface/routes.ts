@@ -13,7 +13,10 @@ const Order = z.object({ item: z.string(), count: z.number() })
 const spawn: Handler = async (request, response, runtime) => {
   const given = (await json(request)) as Record<string, any>
   const chunks: Chunk[] = []
-  const emit = async (chunk: Chunk) => void chunks.push(chunk)
+  const emit = async (chunk: Chunk) => {
+    if (given.isBroken) throw new RangeError('the reader has gone')
+    chunks.push(chunk)
+  }
   const stop = new AbortController()
   if (given.cancelAfter) setTimeout(() => stop.abort(), given.cancelAfter)
   const { sessionId, prompt, actor = null, key = null } = given

@@ -1,12 +1,15 @@
 // Tools that emit, charge, yield, return objects, and end a turn.
 
+import { setTimeout as sleep } from 'node:timers/promises'
+
 import { tool } from 'ai'
 import { z } from 'zod'
 
 import { currentTurn, Data, Source } from './harness/index.ts'
+import { misuse } from './misuse.ts'
 
 export const SYSTEM_PROMPT = 'You are a helpful assistant.'
-export const FINAL_TOOLS = ['hand_over']
+export const FINAL_TOOLS = ['hand_over', 'close']
 
 const inputSchema = z.object({})
 
@@ -33,11 +36,33 @@ const steps = tool({
 const report = tool({ description: 'Report.', inputSchema, execute: () => ({ total: 3 }) })
 const handOver = tool({
   description: 'Hand over.',
-  inputSchema: z.object({ fails: z.boolean().default(false) }),
-  execute: ({ fails }) => {
+  inputSchema: z.object({
+    fails: z.boolean().default(false),
+    text: z.string().default('A person will call you.'),
+    times: z.number().default(1),
+    wait: z.number().default(0),
+  }),
+  execute: async ({ fails, text, times, wait }) => {
     if (fails) throw new Error('nobody is there')
-    return 'A person will call you.'
+    await sleep(wait)
+    return text.repeat(times)
   },
 })
+const close = tool({
+  description: 'Close the case.',
+  inputSchema,
+  execute: () => 'The case is closed.',
+})
+const odd = tool({
+  description: 'Work in odd steps.',
+  inputSchema,
+  execute: async function* () {
+    yield new Date()
+    yield NaN
+    yield { step: 3 }
+    yield 'all steps'
+  },
+})
+const wrong = tool({ description: 'Misuse.', inputSchema, execute: misuse })
 
-export const TOOLS = { work, steps, report, hand_over: handOver }
+export const TOOLS = { work, steps, report, hand_over: handOver, close, odd, misuse: wrong }

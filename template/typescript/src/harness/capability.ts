@@ -95,10 +95,10 @@ export class Capability<S extends CoreSettings = CoreSettings> implements Sessio
   wrapModel?(model: LanguageModel, actor: string | null, turn?: Turn): LanguageModel
   /**
    * Note the end of a turn, of a failed or cancelled one too; its outcome is known. The reply waits
-   * for this.
+   * for this, at most five seconds; an error is only logged.
    */
   ended?(turn: Turn): Promise<void>
-  /** Throw AgentError to refuse to fork or end a session. */
+  /** Throw AgentError to refuse the request of a caller to fork or end a session. */
   beforeChange?(change: Change): Promise<void>
   /** Change the options of the turn's agent. AgentError refuses the turn. Must not be async. */
   prepare?(turn: Turn, options: Options): void
@@ -150,7 +150,8 @@ export async function checkAll(
   const findings: Finding[] = []
   for (const capability of capabilities) {
     try {
-      const found = await call(capability, method, capability.settings.turnTimeoutSeconds)
+      const { turnTimeoutSeconds } = capability.settings
+      const found = await within(turnTimeoutSeconds, async () => capability[method]?.())
       findings.push(...(found ?? []))
     } catch (error) {
       const what = `${capability.constructor.name}.${method} failed: ${describe(error)}.`
@@ -174,12 +175,7 @@ export function wrapModel(
   return wrapped
 }
 
-/** Call a method of a capability; throw TimeoutError when its time is up. */
-export function call<M extends 'check' | 'ping' | 'close'>(
-  capability: Capability,
-  method: M,
-  seconds: number,
-) {
-  const work = async () => capability[method]?.()
+/** Run the work of a capability; throw TimeoutError when its time is up. */
+export function within<T>(seconds: number, work: () => Promise<T>): Promise<T> {
   return withinTime(seconds, new AbortController().signal, work, () => new TimeoutError())
 }

@@ -8,12 +8,12 @@ import { exit } from 'node:process'
 import { parseArgs } from 'node:util'
 
 import type { AgentApp } from './app.ts'
-import { type App, checkAll, type Command, type Option } from './capability.ts'
+import { type App, type Capability, checkAll, type Command, type Option } from './capability.ts'
 import { COMMANDS, OPTIONS, type Settings } from './enabled.ts'
 import { listen } from './http/connection.ts'
 import { CommandError, diagnostic, errorsOf, type Finding, formatFinding } from './findings.ts'
 import { describe } from './log.ts'
-import { type AgentModule, checkAgent } from './modules.ts'
+import { type AgentModule, checkAgent, checkFinalTools, checkRoutes } from './modules.ts'
 
 // Modules that load a framework or a client are imported by the command that needs them.
 const ALL: Record<string, Command<Settings>> = {
@@ -53,7 +53,8 @@ async function check(args: string[], app: App): Promise<void> {
   const agent = await app.load.agent()
   const missing = checkAgent(agent)
   findings.push(...missing)
-  if (missing.length === 0) findings.push(...(await checkOwnTools(agent)))
+  if (missing.length === 0) findings.push(...(await checkOwnTools(agent, capabilities)))
+  findings.push(...checkRoutes(await app.load.routes()))
   if (connect && errorsOf(findings).length === 0) {
     const { callModel } = await import('./models/model_call.ts')
     findings.push(...(await callModel(app.load, settings, 'MODEL', settings.model)))
@@ -78,11 +79,19 @@ async function check(args: string[], app: App): Promise<void> {
 }
 
 /** Return findings about the agent's own tools. */
-async function checkOwnTools(agent: AgentModule): Promise<Finding[]> {
+async function checkOwnTools(
+  agent: AgentModule,
+  capabilities: readonly Capability[],
+): Promise<Finding[]> {
   const { checkTools, report } = await import('./tool_schemas.ts')
   try {
-    const { declarationsOf } = await import('./tools.ts')
-    return checkTools(await declarationsOf(agent.TOOLS))
+    const { declarationsOf, describeTools, mergeTools } = await import('./tools.ts')
+    const findings = checkTools(await declarationsOf(agent.TOOLS))
+    // Only an open capability knows its tools, such as those of a server: then the start checks.
+    if (capabilities.some(({ open, tools }) => open && tools)) return findings
+    const added = capabilities.flatMap((capability) => capability.tools?.() ?? [])
+    const names = describeTools(mergeTools(agent.TOOLS, added)).map(([name]) => name)
+    return [...findings, ...checkFinalTools(agent, names)]
   } catch (error) {
     return [report(`The tools cannot be checked: ${describe(error)}.`)]
   }

@@ -151,6 +151,12 @@ export interface Asked {
   readonly output?: ZodType | undefined
 }
 
+/** Throw AgentError `invalid_session_id` or `invalid_actor`. */
+export function checkIds(sessionId: string, actor: string | null): void {
+  if (!SESSION_ID.test(sessionId)) throw new AgentError('invalid_session_id')
+  if (actor !== null && !ACTOR_ID.test(actor)) throw new AgentError('invalid_actor')
+}
+
 /** A request for one turn. */
 export class TurnRequest {
   readonly sessionId: string
@@ -167,8 +173,7 @@ export class TurnRequest {
   /** Throws AgentError if an id or the key is not valid. */
   constructor(asked: Asked) {
     const { sessionId, prompt, actor = null, key = null, replaces = null } = asked
-    if (!SESSION_ID.test(sessionId)) throw new AgentError('invalid_session_id')
-    if (actor !== null && !ACTOR_ID.test(actor)) throw new AgentError('invalid_actor')
+    checkIds(sessionId, actor)
     if (key !== null && !KEY.test(key)) throw new AgentError('invalid_request', INVALID_KEY)
     this.sessionId = sessionId
     this.prompt = prompt
@@ -298,8 +303,27 @@ export class Turn {
     if (text) await this.emit(text)
   }
 
-  /** Count tokens of a model that the turn did not call itself, also in the limits of its actor. */
+  /** Send what a tool yields while it works; a value that is not JSON is dropped. */
+  async progress(value: unknown): Promise<void> {
+    let data: Data
+    try {
+      data = new Data('progress', value)
+    } catch {
+      return
+    }
+    await this.emit(data)
+  }
+
+  /**
+   * Count tokens of a model that the turn did not call itself, also in the limits of its actor.
+   *
+   * Throws RangeError unless they are whole numbers from 0.
+   */
   charge({ inputTokens = 0, outputTokens = 0 }: Partial<Usage>): void {
+    for (const tokens of [inputTokens, outputTokens]) {
+      const isCount = Number.isSafeInteger(tokens) && tokens >= 0
+      if (!isCount) throw new RangeError('The tokens of a charge must be whole numbers from 0.')
+    }
     this.count({ inputTokens, outputTokens, cachedTokens: 0 })
     this.charged.inputTokens += inputTokens
     this.charged.outputTokens += outputTokens
@@ -369,16 +393,41 @@ export interface ToolResult {
   readonly value?: unknown
 }
 
+const DATA_NAME = /^[A-Za-z0-9_-]{1,64}$/
+const MAX_LEVELS = 64 // of nested JSON
+
 /** A value for the page or the caller, such as the progress of a tool; it is not stored. */
 export class Data {
   readonly name: string
   readonly value: unknown
 
-  /** The value is JSON. */
+  /** Copies the value. Throws TypeError if it is not JSON, or for an invalid name. */
   constructor(name: string, value: unknown) {
+    if (!DATA_NAME.test(name)) {
+      throw new TypeError('The name of Data must be 1 to 64 of A-Z a-z 0-9 _ -.')
+    }
     this.name = name
-    this.value = value
+    this.value = copyOf(value)
   }
+}
+
+/** Return a copy of JSON, without fields that are undefined. Throws TypeError. */
+function copyOf(value: unknown, level = 0): unknown {
+  if (Array.isArray(value) && level < MAX_LEVELS) {
+    return Array.from(value, (item) => copyOf(item, level + 1))
+  }
+  if (isPlainObject(value) && level < MAX_LEVELS) {
+    const fields = Object.entries(value).filter(([, field]) => field !== undefined)
+    return Object.fromEntries(fields.map(([name, field]) => [name, copyOf(field, level + 1)]))
+  }
+  const isJson = value === null || ['string', 'boolean'].includes(typeof value)
+  if (isJson || Number.isFinite(value)) return value
+  throw new TypeError('The value of Data must be JSON.')
+}
+
+function isPlainObject(value: unknown): value is object {
+  if (typeof value !== 'object' || value === null) return false
+  return [Object.prototype, null].includes(Object.getPrototypeOf(value))
 }
 
 /** A source of the reply; it is not stored. */

@@ -86,6 +86,23 @@ export function route(handler: Handler, options: RouteOptions = {}): Route {
 /** Routes by method and path, as in `GET /orders/{id}`; `{id}` matches one segment. */
 export type Routes = Readonly<Record<string, Handler | Route>>
 
+const HARNESS_ROUTES = ['POST /invocations', 'GET /ping']
+
+/** Return findings about the names and the values of routes; `file` has them. */
+export function checkRoutes(routes: Routes | undefined, file = 'src/routes.ts'): Finding[] {
+  const report = (message: string) => [diagnostic('ROUTES', message, 'error', file)]
+  if (!routes) return report('ROUTES is not exported.')
+  return Object.entries(routes).flatMap(([name, given]) => {
+    if (!/^[A-Z]+ \/\S*$/.test(name)) {
+      return report(`'${name}' is not a valid route: write it like 'GET /version'.`)
+    }
+    if (HARNESS_ROUTES.includes(name)) return report(`The harness has the route '${name}': choose another path.`)
+    const handler = typeof given === 'function' ? given : given?.handler
+    if (typeof handler === 'function') return []
+    return report(`The route '${name}' is neither a handler nor a \`route(handler)\`.`)
+  })
+}
+
 /** The framework's options for the agent of one turn. */
 export interface Options {
   model: LanguageModel
@@ -141,7 +158,15 @@ export type Read = (question: string) => Promise<string | null>
 /** Return findings about names that the module `agent` does not export. */
 export function checkAgent(agent: AgentModule): Finding[] {
   const missing = ['SYSTEM_PROMPT', 'TOOLS'].filter((name) => !Object.hasOwn(agent, name))
-  return missing.map((name) => {
-    return diagnostic('AGENT', `${name} is not exported.`, 'error', 'src/agent.ts')
-  })
+  return missing.map((name) => reportAgent(`${name} is not exported.`))
+}
+
+/** Return findings about FINAL_TOOLS that are not among the names of all tools. */
+export function checkFinalTools(agent: AgentModule, names: readonly string[]): Finding[] {
+  const unknown = agent.FINAL_TOOLS?.filter((name) => !names.includes(name)) ?? []
+  return unknown.map((name) => reportAgent(`FINAL_TOOLS names '${name}', but no tool has this name.`))
+}
+
+function reportAgent(message: string): Finding {
+  return diagnostic('AGENT', message, 'error', 'src/agent.ts')
 }

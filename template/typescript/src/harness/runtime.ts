@@ -2,15 +2,14 @@
 
 import { types } from 'node:util'
 
-import { type App, call, type Capability, checkAll } from './capability.ts'
-import { wrapModel } from './capability.ts'
-import { AgentError, type Change, checkPrompt, RUNNING, Turn } from './contract.ts'
+import { type App, type Capability, checkAll, within, wrapModel } from './capability.ts'
+import { AgentError, type Change, type Chunk, checkPrompt, RUNNING, Turn } from './contract.ts'
 import type { TurnRequest, TurnResult } from './contract.ts'
 import { abortOf } from './deadline.ts'
 import { CommandError, refuseErrors } from './findings.ts'
-import { announce, log, logging, logTurn, logUnexpected } from './log.ts'
+import { announce, asAgentError, log, logging, logTurn, logUnexpected } from './log.ts'
 import { type LanguageModel, OfflineModel } from './echo_model.ts'
-import { type AgentModule, checkAgent, type Modules } from './modules.ts'
+import { type AgentModule, checkAgent, checkFinalTools, type Modules } from './modules.ts'
 import type { Options, Read, Runtime as RunningAgent } from './modules.ts'
 import type { SpawnOptions, StartOptions } from './modules.ts'
 import { Turns } from './sessions/running_turns.ts'
@@ -19,6 +18,8 @@ import { Sessions, Stage } from './sessions/sessions.ts'
 import { type CoreSettings, withoutPassword } from './settings.ts'
 import { refusedTool } from './tool_schemas.ts'
 import { describeTools, mergeTools, REFUSED_OPTIONS, type Tools } from './tools.ts'
+
+const ENDED_SECONDS = 5 // how long a reply waits for `ended` of a capability
 
 /** The model, the sessions, the turns and the capabilities of a process. */
 export class Runtime implements RunningAgent {
@@ -92,13 +93,37 @@ export class Runtime implements RunningAgent {
     return mergeTools(this.agent.TOOLS, added)
   }
 
+  /** The names of the tools of every turn. */
+  get toolNames(): string[] {
+    return describeTools(this.tools()).map(([name]) => name)
+  }
+
   /** Run a turn that no client watches. */
   spawn(request: TurnRequest, { emit, signal }: SpawnOptions = {}): Promise<TurnResult> {
+    const broken = new AbortController() // when `emit` fails
+    const send = async (chunk: Chunk) => {
+      try {
+        await emit?.(chunk)
+      } catch (error) {
+        broken.abort(asAgentError(error))
+        throw broken.signal.reason
+      }
+    }
+    const stop = AbortSignal.any([broken.signal, ...(signal ? [signal] : [])])
+    const turn = new Turn(request, send)
     const opening = async () => {
       if (request.hasPrompt) checkPrompt(request.prompt, this.settings.maxPromptChars)
       if (this.actorRequired && request.actor === null) throw new AgentError('actor_required')
     }
-    return this.start(new Turn(request, emit), { opening, ...(signal && { signal }) })
+    const running = this.start(turn, { opening, signal: stop }).catch((error) => {
+      if (turn.outcome === 'running') {
+        turn.fail(error, stop) // it was refused before it ran
+        if (logging.hasTurns) logTurn(turn)
+      }
+      throw error === signal?.reason ? error : asAgentError(error)
+    })
+    running.catch(() => {}) // the log has it, if nobody awaits the turn
+    return running
   }
 
   /** Run a turn; `opening` is awaited once it may start. */
@@ -111,11 +136,9 @@ export class Runtime implements RunningAgent {
       if (signal?.aborted) cancel()
       return this.#run(turn, stop.signal)
     }
-    const running = this.turns.start(stop, work).finally(() => {
+    return this.turns.start(stop, work).finally(() => {
       signal?.removeEventListener('abort', cancel)
     })
-    running.catch(() => {}) // the log has it, if nobody awaits the turn
-    return running
   }
 
   /** Take a turn, and log one line at its end. */
@@ -126,8 +149,9 @@ export class Runtime implements RunningAgent {
     } finally {
       turn.milliseconds = Math.round(performance.now() - start)
       if (logging.hasTurns) logTurn(turn)
-      for (const capability of this.capabilities) {
-        await capability.ended?.(turn).catch(logUnexpected)
+      for (const capability of this.capabilities.filter(({ ended }) => ended)) {
+        const ending = within(ENDED_SECONDS, async () => capability.ended?.(turn))
+        await ending.catch(logUnexpected)
       }
     }
   }
@@ -197,8 +221,7 @@ export class Runtime implements RunningAgent {
   /** Name the tool because of which a provider refuses every turn. */
   #logRefusedTool(error: unknown): void {
     if (!(error instanceof AgentError) || error.type !== 'model_failed') return
-    const names = describeTools(this.tools()).map(([name]) => name)
-    const name = refusedTool(error, names)
+    const name = refusedTool(error, this.toolNames)
     if (name) log('WARNING', `the provider refuses tool ${name}: \`check\` may know why`)
   }
 
@@ -265,9 +288,11 @@ export class Runtime implements RunningAgent {
     // Tracing, if present, was opened first and closes last: it sends the spans of the others.
     const [first, ...others] = this.#opened.splice(0)
     const seconds = this.settings.shutdownGraceSeconds + 2
-    const closing = others.map((capability) => call(capability, 'close', seconds))
-    await Promise.all(closing.map((closed) => closed.catch(logUnexpected)))
-    if (first) await call(first, 'close', 5).catch(logUnexpected)
+    const close = (capability: Capability, seconds: number) => {
+      return within(seconds, async () => capability.close?.()).catch(logUnexpected)
+    }
+    await Promise.all(others.map((capability) => close(capability, seconds)))
+    if (first) await close(first, 5)
   }
 }
 
@@ -295,5 +320,6 @@ export async function startRuntime(app: App): Promise<Runtime> {
   }
   const runtime = new Runtime(settings, agent, app.load, capabilities)
   await runtime.open()
+  if (agent.FINAL_TOOLS) refuseErrors(checkFinalTools(agent, runtime.toolNames))
   return runtime
 }

@@ -26,7 +26,12 @@ export type SettingsOf<K> = {
   readonly [N in keyof K]: K[N] extends Setting<infer T> ? T : never
 }
 
-const BOOLEANS: Readonly<Record<string, boolean>> = { 1: true, true: true, 0: false, false: false }
+const BOOLEANS = new Map([
+  ['1', true],
+  ['true', true],
+  ['0', false],
+  ['false', false],
+])
 
 /** Return a setting that is a whole number. */
 export function integer(
@@ -36,23 +41,23 @@ export function integer(
   options: Options = {},
 ): Setting<number> {
   const read = (text: string) => {
-    const isAllowed = /^[0-9]{1,10}$/.test(text) && low <= Number(text) && Number(text) <= high
-    return isAllowed ? Number(text) : undefined
+    const number = /^-?[0-9]{1,15}$/.test(text) ? Number(text) : NaN
+    return low <= number && number <= high ? number : undefined
   }
   return setting(value, `a whole number from ${low} to ${high}`, read, options)
 }
 
 /** Return a setting that is on or off. */
 export function boolean(value = false, options: Options = {}): Setting<boolean> {
-  const read = (text: string) => BOOLEANS[text.toLowerCase()]
+  const read = (text: string) => BOOLEANS.get(text.toLowerCase())
   return setting(value, 'true or false', read, options)
 }
 
 /** Return a setting that is a text of this form; `allowed` is the form in words. */
-export function string<T extends string | null>(
-  value: T,
+export function string<T extends string | null = string>(
   form = '.*',
   allowed = '',
+  value: T | '' = '',
   options: Options = {},
 ): Setting<T | string> {
   return setting<T | string>(value, allowed, reader(form), options)
@@ -60,9 +65,9 @@ export function string<T extends string | null>(
 
 /** Return a setting that is a list of texts of this form; commas separate them. */
 export function stringList(
-  value: readonly string[],
   form: string,
   allowed: string,
+  value: readonly string[] = [],
   options: Options = {},
 ): Setting<readonly string[]> {
   const readItem = reader(form)
@@ -100,8 +105,8 @@ const HOST = '[A-Za-z0-9_.:\\[\\]-]+'
 const ORIGIN = `https?://${HOST}`
 
 const CORE_SETTINGS = {
-  model: string('offline'),
-  host: string('127.0.0.1'),
+  model: string('.*', '', 'offline'),
+  host: string('.*', '', '127.0.0.1'),
   port: integer(8080, 0, 65_535),
   sessionCapacity: integer(128, 1, 1_000_000),
   sessionIdleSeconds: integer(3600, 1, 31_536_000),
@@ -122,9 +127,9 @@ const CORE_SETTINGS = {
   maxReplyBytes: integer(1_048_576, 1, 1_000_000_000),
   maxSnapshotBytes: integer(8_388_608, 1024, 1_000_000_000),
   shutdownGraceSeconds: integer(8, 0, 86_400),
-  allowedHosts: string('', `${HOST}( *, *${HOST})*`, 'a list like agent.example.com,10.0.0.5:80'),
-  allowedOrigins: string('', `${ORIGIN}( *, *${ORIGIN})*`, 'a list like https://www.example.com'),
-  logFormat: string('text', 'text|json', 'text or json'),
+  allowedHosts: string(`${HOST}( *, *${HOST})*`, 'a list like agent.example.com,10.0.0.5:80'),
+  allowedOrigins: string(`${ORIGIN}( *, *${ORIGIN})*`, 'a list like https://www.example.com'),
+  logFormat: string('text|json', 'text or json', 'text'),
   apiToken: secret(),
 }
 

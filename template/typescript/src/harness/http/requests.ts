@@ -122,7 +122,7 @@ export async function readCall(
   if (contract.SESSION_ID.test(sessionId)) response.setHeader(contract.SESSION_HEADER, sessionId)
   checkAccess(request, runtime)
   const raw = await runtime.turns.reading(() => receive(request, runtime.settings.maxBodyBytes))
-  if (!contract.SESSION_ID.test(sessionId)) throw new AgentError('invalid_session_id')
+  contract.checkIds(sessionId, null)
   const call = readBody(parseJson(raw), sessionId, runtime)
   if (isNew && !(call instanceof TurnRequest)) {
     throw new AgentError('invalid_request', 'Send the id of the session in the session header.')

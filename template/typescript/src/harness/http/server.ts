@@ -6,11 +6,12 @@ import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http
 import type { Capability } from '../capability.ts'
 import { AgentError, type Change, type Chunk, Data, isBlank, Source } from '../contract.ts'
 import { SESSION_HEADER, Turn, TurnRequest, type TurnResult } from '../contract.ts'
-import { CommandError } from '../findings.ts'
+import { refuseErrors } from '../findings.ts'
 import { asAgentError, log } from '../log.ts'
 import { checkAccess, findActor, parseJson, pathOf, readCall } from './requests.ts'
 import { receive, wantsEvents } from './requests.ts'
-import { type Handler, type Route, route, type Routes, type Runtime } from '../modules.ts'
+import { checkRoutes, type Handler, type Route, route } from '../modules.ts'
+import type { Routes, Runtime } from '../modules.ts'
 import { serialize } from '../sessions/sessions.ts'
 import { splitList } from '../settings.ts'
 
@@ -63,21 +64,19 @@ export function createApp(runtime: Served, ownRoutes: Routes): RequestListener {
   const routes: Record<string, Answer> = {}
 
   /** Add routes that are called after the checks of a request. */
-  function add(added: Routes = {}, isPublic = false): void {
+  function add(added: Routes, isPublic = false, file?: string): void {
+    refuseErrors(checkRoutes(added, file))
     for (const [name, given] of Object.entries(added)) {
-      if (!/^[A-Z]+ \/\S*$/.test(name)) {
-        throw new CommandError(`'${name}' is not a valid route: write it like 'GET /version'.`)
-      }
       routes[name] ??= answerOf(given, runtime, patternOf(name), isPublic)
     }
   }
 
   routes['POST /invocations'] = (request, response) => invoke(request, response, runtime)
-  add({ 'GET /ping': ping }, true)
+  routes['GET /ping'] = answerOf(ping, runtime, '/ping', true)
   add(ownRoutes)
   for (const capability of runtime.capabilities) {
-    add(capability.routes?.())
-    add(capability.publicRoutes?.(), true)
+    add(capability.routes?.() ?? {}, false, 'environment')
+    add(capability.publicRoutes?.() ?? {}, true, 'environment')
   }
 
   /** Set CORS headers for a page in ALLOWED_ORIGINS; return whether it answered a preflight. */
@@ -88,20 +87,24 @@ export function createApp(runtime: Served, ownRoutes: Routes): RequestListener {
     const exposed = `${SESSION_HEADER}, Retry-After, WWW-Authenticate`
     response.setHeader('Access-Control-Expose-Headers', exposed)
     if (request.method !== 'OPTIONS') return false
-    response.setHeader('Access-Control-Allow-Methods', 'GET, POST')
+    response.setHeader('Access-Control-Allow-Methods', methodsOf(namesOf(request)))
     response.setHeader('Access-Control-Allow-Headers', headers).end('OK')
     return true
   }
 
-  async function respond(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  /** Return the names of the routes of a path. */
+  function namesOf(request: IncomingMessage): string[] {
     const path = pathOf(request)
+    return Object.keys(routes).filter((name) => paramsOf(patternOf(name), path))
+  }
+
+  async function respond(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const method = request.method?.replace(/^HEAD$/, 'GET')
-    const names = Object.keys(routes).filter((name) => paramsOf(patternOf(name), path))
+    const names = namesOf(request)
     const found = names.find((name) => name.startsWith(`${method} `))
     if (found) return void (await routes[found]!(request, response))
     if (names.length === 0) throw new AgentError('not_found')
-    const methods = [...new Set(names.map((name) => name.split(' ')[0]))].join(', ')
-    response.setHeader('Allow', methods.replace('GET', 'GET, HEAD'))
+    response.setHeader('Allow', methodsOf(names))
     throw new AgentError('method_not_allowed')
   }
 
@@ -122,12 +125,18 @@ function answerOf(
   const { maxBytes = runtime.settings.maxBodyBytes } = options
   return async (request, response) => {
     checkAccess(request, runtime, needsToken, types)
-    const body = () => runtime.turns.reading(() => receive(request, maxBytes))
-    await handler(request, response, runtime, {
+    let received: Promise<Uint8Array> | undefined
+    const body = () => (received ??= runtime.turns.reading(() => receive(request, maxBytes)))
+    const call = {
       actor: needsToken ? findActor(request) : null,
       params: paramsOf(pattern, pathOf(request)) ?? {},
       body,
       json: async () => parseJson(await body()),
+    }
+    const work = async () => handler(request, response, runtime, call)
+    await work().catch((error) => {
+      const failure = asAgentError(error)
+      throw failure === error ? error : new AgentError('internal_error', 'Internal error.')
     })
   }
 }
@@ -157,7 +166,13 @@ async function invoke(
   if (call instanceof TurnRequest) return relay(response, runtime, call, events)
   const stop = new AbortController()
   response.once('close', () => stop.abort())
-  send(response, await runtime.turns.start(stop, () => change(runtime, call, stop.signal)))
+  send(response, await runtime.turns.start(stop, () => change(runtime, call, stop)))
+}
+
+/** Return the methods of routes, as a header has them. */
+function methodsOf(names: string[]): string {
+  const methods = [...new Set(names.map((name) => name.split(' ')[0]))].join(', ')
+  return methods.replace('GET', 'GET, HEAD')
 }
 
 /** Return the path of a route, as in `GET /orders/{id}`. */
@@ -247,16 +262,16 @@ function bodyOf({ sessionId, turn, reply, output, waiting, marks }: TurnResult):
   return { ...body, waiting: calls, ...noted }
 }
 
-async function change(runtime: Runtime, call: Change, signal: AbortSignal): Promise<object> {
+async function change(runtime: Runtime, call: Change, stop: AbortController): Promise<object> {
   const { sessions } = runtime
   const { sessionId, actor, fork, turns } = call
   try {
     await runtime.beforeChange(call)
     if (fork) {
-      await sessions.fork(call, signal)
+      await sessions.fork(call, stop.signal)
       return { session_id: sessionId, fork, turn: turns }
     }
-    await sessions.open(sessionId, actor, signal, (session) => session.end())
+    await sessions.end(sessionId, actor, stop)
     return { session_id: sessionId, ended: true }
   } catch (error) {
     if (error instanceof AgentError) {

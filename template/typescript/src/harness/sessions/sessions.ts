@@ -4,9 +4,9 @@ import { randomUUID } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 
 import { charsOf } from '../models/context_length.ts'
-import { AgentError, type Change, type Mark, MARKS } from '../contract.ts'
+import { AgentError, type Change, checkIds, type Mark, MARKS } from '../contract.ts'
 import type { Turn, TurnResult } from '../contract.ts'
-import { abortOf } from '../deadline.ts'
+import { abortOf, mustPause, pause } from '../deadline.ts'
 import type { SessionStore, Stored } from './session_store.ts'
 import type { CoreSettings } from '../settings.ts'
 
@@ -203,9 +203,11 @@ export class Session {
       return start.key === key && first + at > copied && isInPlace
     })
     if (index < 0) return null
-    const messages = this.data.messages.slice(this.turns[index]?.at, this.turns[index + 1]?.at)
+    const kept = this.data.messages.slice(this.turns[index]?.at, this.turns[index + 1]?.at)
+    const messages = kept as Message[]
     turn.number = first + index
-    turn.reply = replyOf(messages as Message[])
+    // The reply of a turn that ended in a value is only its JSON.
+    turn.reply = turn.request.output ? textOf(messages.at(-1)!) : replyOf(messages)
     return turn.result('replayed', [])
   }
 
@@ -510,19 +512,23 @@ export class Sessions {
   /**
    * Return the sessions of an actor, forks included, the last saved first.
    *
-   * This reads all sessions of the store. Throws AgentError `store_unavailable`.
+   * This reads all sessions of the store. Throws AgentError `actor_required` without an actor, or
+   * `store_unavailable`.
    */
   async list(actor: string | null): Promise<SessionInfo[]> {
+    if (!actor) throw new AgentError('actor_required')
     const found: SessionInfo[] = []
     for await (const [sessionId, text] of this.store.snapshots()) {
+      if (mustPause()) await pause()
       const { app_data: last, created_at: savedAt } = JSON.parse(text) as Snapshot
       if (last.actor === actor) found.push({ sessionId, turns: last.turn, savedAt })
     }
     return found.sort((one, other) => other.savedAt.localeCompare(one.savedAt))
   }
 
-  /** Return the turns that a session holds, in order. Throws as `open` does. */
+  /** Return the turns that a session holds, in order. Throws as TurnRequest and `open` do. */
   async turns(sessionId: string, actor: string | null): Promise<SessionTurn[]> {
+    checkIds(sessionId, actor)
     const { data, number, turns } = await this.read(sessionId, actor)
     const first = number - turns.length + 1
     return turns.map(({ at }, index) => {
@@ -531,9 +537,18 @@ export class Sessions {
     })
   }
 
-  /** Delete a session. Throws as `open` does. */
-  async end(sessionId: string, actor: string | null): Promise<void> {
-    const { signal } = new AbortController()
+  /**
+   * Delete a session. Throws as TurnRequest and `open` do.
+   *
+   * `beforeChange` of capabilities decides only about requests of callers: your own code may end
+   * every session.
+   */
+  async end(
+    sessionId: string,
+    actor: string | null,
+    { signal } = new AbortController(),
+  ): Promise<void> {
+    checkIds(sessionId, actor)
     await this.open(sessionId, actor, signal, (session) => session.end())
   }
 

@@ -76,6 +76,7 @@ export async function chat(args: string[], app: App): Promise<void> {
   }
   keyboard?.close()
   process.on('SIGINT', () => process.exit(130)) // who has left need not wait
+  await runtime.turns.drain(runtime.settings.shutdownGraceSeconds) // those that tools spawned
   await runtime.close()
   const notice = talk.turns > 0 ? runtime.retentionNotice : 'Nothing was added to it.'
   if (!isOnce) console.log(`\nThis was session ${talk.sessionId}. ${notice}`)

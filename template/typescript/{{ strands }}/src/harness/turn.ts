@@ -6,7 +6,7 @@ import type { InterruptResponseContent, JSONValue } from '@strands-agents/sdk'
 import type { MessageData, ToolResultContent } from '@strands-agents/sdk'
 
 import { Shortening } from './models/context_length.ts'
-import { AgentError, Data, isBlank, type ToolCall, type ToolResult } from './contract.ts'
+import { AgentError, isBlank, type ToolCall, type ToolResult } from './contract.ts'
 import type { Turn, Usage } from './contract.ts'
 import { mustPause, pause, withinTime } from './deadline.ts'
 import { causesOf, describe, log, placeOf } from './log.ts'
@@ -36,7 +36,8 @@ export async function answerTurn(runtime: Runtime, stage: Stage): Promise<Answer
   const agent = agentOf(runtime, stage)
   const shortening = new Shortening(stage)
   shortenRequests(agent, shortening)
-  const ending = endingOf(agent, runtime.agent.FINAL_TOOLS ?? [])
+  const { FINAL_TOOLS = [] } = runtime.agent
+  const ending = endingOf(agent, turn.request.output ? [] : FINAL_TOOLS)
   try {
     await withinTime(runtime.settings.turnTimeoutSeconds, turn.signal, async (stop) => {
       turn.signal = stop
@@ -65,18 +66,21 @@ interface Ending {
 /** Let the results of these tools, and of the SDK's tool for a value, end the turn. */
 function endingOf(agent: Agent, names: readonly string[]): Ending {
   const ending: Ending = { text: '', output: undefined }
+  const final = new Set<string>() // calls
   agent.addHook(AfterToolCallEvent, ({ toolUse, result }) => {
     if (result.status === 'error') return
-    if (toolUse.name === OUTPUT_TOOL) {
-      const [block] = result.content
-      if (block?.type === 'jsonBlock') ending.output = block.json
-      ending.text = JSON.stringify(ending.output)
-    } else if (names.includes(toolUse.name)) {
-      ending.text = result.content.map(textIn).join('\n').toWellFormed()
-    }
+    if (names.includes(toolUse.name)) final.add(toolUse.toolUseId)
+    if (toolUse.name !== OUTPUT_TOOL) return
+    const [block] = result.content
+    if (block?.type === 'jsonBlock') ending.output = block.json
+    ending.text = JSON.stringify(ending.output)
   })
   agent.addHook(AfterToolsEvent, (event) => {
-    if (!isBlank(ending.text)) event.endTurn = ending.text
+    const results = event.message.content.filter((block) => block.type === 'toolResultBlock')
+    const ended = results.filter(({ toolUseId }) => final.has(toolUseId))
+    const texts = ended.map(({ content }) => content.map(textIn).join('\n'))
+    ending.text ||= texts.find((text) => !isBlank(text)) ?? ''
+    if (ending.text) event.endTurn = ending.text
   })
   return ending
 }
@@ -143,10 +147,10 @@ async function stream(runtime: Runtime, agent: Agent, { turn, answers }: Stage):
         if (isTooLong) throw new AgentError('reply_incomplete', '', 'MAX_REPLY_BYTES')
       }
       if (event?.type === 'modelContentBlockDeltaEvent' && event.delta.type === 'textDelta') {
-        await turn.say(event.delta.text.toWellFormed())
+        if (!output) await turn.say(event.delta.text.toWellFormed())
       }
       if (next.value.type === 'toolStreamUpdateEvent') {
-        await turn.emit(new Data('progress', next.value.event.data))
+        await turn.progress(next.value.event.data) // the events of an agent are no JSON
       }
       if (next.value.type === 'messageAddedEvent') {
         for (const use of toolsOf(next.value.message)) {

@@ -4,7 +4,7 @@ import { generateText, isStepCount, Output } from 'ai'
 import type { ModelMessage, StepResult, ToolSet } from 'ai'
 
 import { Shortening } from './models/context_length.ts'
-import { AgentError, Data, isBlank, Source, type Turn } from './contract.ts'
+import { AgentError, isBlank, Source, type Turn } from './contract.ts'
 import { mustPause, pause, withinTime } from './deadline.ts'
 import { describe, log, placeOf } from './log.ts'
 import { Calls, checkMessages, restored, selfContained } from './messages.ts'
@@ -54,6 +54,7 @@ async function stream(
   const { producer, maxRetries = 2, ...options } = runtime.prepare(turn) as TurnOptions
   const { SYSTEM_PROMPT, TOOL_APPROVAL = {}, FINAL_TOOLS = [] } = runtime.agent
   const { output } = turn.request
+  const final = output ? [] : FINAL_TOOLS
   const calls = new Calls(staged, options.tools, runtime.settings)
   const failures: unknown[] = [] // of a callback: the SDK drops what it throws
   let size = 0
@@ -66,7 +67,7 @@ async function stream(
       if (isTooLong) throw new AgentError('reply_incomplete', '', 'MAX_REPLY_BYTES')
     }
     if (part.type === 'text-delta') {
-      await turn.say(part.delta.toWellFormed())
+      if (!output) await turn.say(part.delta.toWellFormed())
     } else if (part.type === 'source' && part.sourceType === 'url') {
       await turn.emit(new Source(part.url, part.title))
     } else if (part.type === 'tool-call') {
@@ -88,6 +89,14 @@ async function stream(
   const read = (model: Options['model']) => {
     return streaming(model, stop, onPart, prompts, maxRetries, producer)
   }
+  /** End the turn with the result of a tool as its reply. */
+  const end = async (result: string, messages: readonly ModelMessage[]) => {
+    const content = calls.cut(result)
+    await turn.say(content)
+    const reply: ModelMessage = { role: 'assistant', content }
+    return [...calls.mend(messages), reply]
+  }
+  let approved: [result: string, messages: readonly ModelMessage[]] | undefined
   try {
     const answer = await generateText({
       instructions: SYSTEM_PROMPT,
@@ -97,7 +106,7 @@ async function stream(
       stopWhen: [
         isStepCount(runtime.settings.maxSteps),
         endedBadly,
-        ({ steps }) => textOfFinal(FINAL_TOOLS, steps.at(-1)) !== undefined,
+        ({ steps }) => textOfFinal(final, steps.at(-1)) !== undefined,
       ],
       abortSignal: stop,
       ...(output && { output: Output.object({ schema: output }) }),
@@ -108,7 +117,14 @@ async function stream(
       prepareStep: async (step) => {
         await emitInvalid(turn, options.tools, calls, step.steps.at(-1))
         const all = step.messages // those that are committed need no repair
-        const mended = [...all.slice(0, staged.length), ...calls.mend(all.slice(staged.length))]
+        const added = all.slice(staged.length)
+        // The SDK asks `stopWhen` only after a step, and has run approved calls before the first.
+        const result = step.stepNumber === 0 ? textOfApproved(final, added) : undefined
+        if (result !== undefined) {
+          approved = [result, added]
+          throw new Error('an approved call ends the turn')
+        }
+        const mended = [...all.slice(0, staged.length), ...calls.mend(added)]
         const more = await options.prepareStep?.({ ...step, messages: mended })
         const messages = more?.messages ? calls.mend(more.messages) : mended
         const model = more?.model && { model: read(more.model) }
@@ -126,18 +142,17 @@ async function stream(
     const isBad = endedBadly({ steps: [finalStep] })
     if (!isBad) await emitInvalid(turn, options.tools, calls, finalStep)
     const { finishReason, rawFinishReason, text, toolCalls, content } = finalStep
-    turn.waiting = content.flatMap((part) => {
-      if (part.type !== 'tool-approval-request' || part.isAutomatic) return []
-      const { toolCallId: id, toolName: name, input } = part.toolCall
-      return [{ id, name, input }]
+    const asked = content.flatMap((part) => {
+      const isAsked = part.type === 'tool-approval-request' && !part.isAutomatic
+      return isAsked ? [part.toolCall.toolCallId] : []
+    })
+    turn.waiting = toolCalls.flatMap(({ toolCallId: id, toolName: name, input }) => {
+      return asked.includes(id) ? [{ id, name, input }] : []
     })
     const messages = calls.mend(responseMessages)
     if (turn.waiting.length > 0) return messages
-    const last = textOfFinal(FINAL_TOOLS, finalStep)
-    if (last !== undefined) {
-      await turn.say(last)
-      return [...messages, { role: 'assistant', content: last }]
-    }
+    const result = textOfFinal(final, finalStep)
+    if (result !== undefined) return end(result, responseMessages)
     if (rawFinishReason === 'guardrail_intervened') throw new AgentError(rawFinishReason)
     // Without a call the reply ends, whatever the model announced.
     const isOver = !isBad && rawFinishReason !== 'pause_turn'
@@ -145,20 +160,38 @@ async function stream(
       throw new AgentError('reply_incomplete', '', finishReason)
     }
     if (isBlank(text)) throw new AgentError('empty_reply')
-    if (output) turn.output = answer.output
+    if (output) {
+      turn.output = answer.output
+      await turn.say(text)
+    }
     return messages
   } catch (error) {
+    if (approved) return end(...approved)
     throw modelError(error)
   }
 }
 
-/** Return the text of the result of a tool that ends the turn. */
+/** Return the first text in the results of tools that end the turn, in the order of the calls. */
 function textOfFinal(names: readonly string[], step?: StepResult<ToolSet>): string | undefined {
-  const result = step?.toolResults.find(({ toolName }) => names.includes(toolName))
-  if (!result) return undefined
-  const { output } = result
-  const text = typeof output === 'string' ? output : JSON.stringify(output ?? null)
-  return isBlank(text) ? undefined : text.toWellFormed()
+  const results = step?.toolResults.filter(({ toolName }) => names.includes(toolName)) ?? []
+  const texts = results.map(({ output }) => textOf(output))
+  return texts.find((text) => !isBlank(text))?.toWellFormed()
+}
+
+/** Return that text for calls that were approved. */
+function textOfApproved(names: readonly string[], messages: ModelMessage[]): string | undefined {
+  const parts = messages.flatMap(({ role, content }) => (role === 'tool' ? content : []))
+  const texts = parts.flatMap((part) => {
+    if (part.type !== 'tool-result' || !names.includes(part.toolName)) return []
+    const { output } = part
+    return output.type === 'text' || output.type === 'json' ? [textOf(output.value)] : []
+  })
+  return texts.find((text) => !isBlank(text))?.toWellFormed()
+}
+
+/** Return the value of a tool as text. */
+function textOf(output: unknown): string {
+  return typeof output === 'string' ? output : JSON.stringify(output ?? null)
 }
 
 /** Return tools of which those that yield values emit each as progress; the last is the result. */
@@ -172,7 +205,7 @@ function withProgress(tools: Options['tools'], turn: Turn): Options['tools'] {
       let last: unknown
       for await (const value of returned) {
         last = value
-        await turn.emit(new Data('progress', value))
+        await turn.progress(value)
       }
       return last
     }
@@ -195,7 +228,7 @@ async function emitOutput(
   if (turn.signal.aborted) return // a tool may end after its turn
   const { toolCallId: id, toolName, output, error } = result
   if (!('error' in result)) {
-    const whole = typeof output === 'string' ? output : JSON.stringify(output ?? null)
+    const whole = textOf(output)
     const text = calls.cut(whole)
     const isValue = typeof output !== 'string' && text === whole
     return turn.emit({ id, text, isError: false, ...(isValue && { value: output ?? null }) })

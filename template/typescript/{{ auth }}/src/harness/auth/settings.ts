@@ -7,9 +7,9 @@ export const LOOPBACK = '^http://(localhost|127(\\.\\d+){3}|\\[::1\\])(:\\d+)?(/
 const NO_LIMIT = 1_000_000_000
 
 export const AUTH_SETTINGS = {
-  authIssuer: string('', `|${PUBLIC}|${LOOPBACK}`, 'an https address'),
-  authAudience: string('', '|[ ,]*[^ ,].*', 'names with commas between them'),
-  authActorClaim: string('sub', '[!-~]{1,64}', 'the name of a claim'),
+  authIssuer: string(`|${PUBLIC}|${LOOPBACK}`, 'an https address'),
+  authAudience: string('|[ ,]*[^ ,].*', 'names with commas between them'),
+  authActorClaim: string('[!-~]{1,64}', 'the name of a claim', 'sub'),
   // 0 is no limit.
   actorTurnsPerMinute: integer(0, 0, NO_LIMIT),
   actorTurnsPerDay: integer(0, 0, NO_LIMIT),

@@ -4,9 +4,9 @@ import { type CoreSettings, integer, type SettingsOf, string } from '../settings
 
 export const DECLARATION_SETTINGS = {
   secretCacheSeconds: integer(300, 0, 86_400),
-  agentId: string(null), // null: the only file in agents/
-  secretsPrefix: string(''), // of paths, where they are names in AWS Secrets Manager
-  checkAgainst: string(''), // a commit of git
+  agentId: string('.*', '', null), // null: the only file in agents/
+  secretsPrefix: string(), // of paths, where they are names in AWS Secrets Manager
+  checkAgainst: string(), // a commit of git
 }
 
 export type DeclarationSettings = CoreSettings & SettingsOf<typeof DECLARATION_SETTINGS>

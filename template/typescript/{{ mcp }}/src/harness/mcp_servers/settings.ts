@@ -3,7 +3,7 @@
 import { type CoreSettings, integer, type SettingsOf, string } from '../settings.ts'
 
 export const MCP_SETTINGS = {
-  mcpFile: string('.mcp.json'),
+  mcpFile: string('.*', '', '.mcp.json'),
   mcpTimeoutSeconds: integer(30, 1, 3600),
 }
 

@@ -10,7 +10,7 @@ export const MEMORY_SETTINGS = {
   recallOverfetch: integer(4, 1, 100),
   addMemoryTool: integer(0, 0, 1),
   // AgentCore Memory allows no other values of a namespace variable.
-  projectId: string(null, PROJECT_ID, `a text like ${PROJECT_ID}`),
+  projectId: string(PROJECT_ID, `a text like ${PROJECT_ID}`, null),
 }
 
 export type MemorySettings = DeclarationSettings & SettingsOf<typeof MEMORY_SETTINGS>
