@@ -1,1 +1,1 @@
-"""What maintainers and CI run around a render: `python -m hooks --help`. Copier never runs it."""
+"""Commands for maintainers and CI: `python -m hooks --help`. Copier never runs them."""

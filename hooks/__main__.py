@@ -11,8 +11,8 @@ from pathlib import Path
 
 import click
 
-from hooks import examples, releases, snapshots, weights
-from hooks.check import check as find
+from hooks import examples, habits, releases, snapshots, weights
+from hooks.check import check as find_mistakes
 from hooks.committed import CommitError, resolve
 from hooks.loading import template_root
 from hooks.rendering import RenderError, render
@@ -34,21 +34,23 @@ FAILURES = (
 
 @click.group(no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
 def cli() -> None:
-    """Work on the template: check it, render it, review what it renders.
+    """Check the template, render it, and review its renders.
 
-    Exit codes: 0 fine, 1 findings, or changes to review, 2 wrong use.
+    Exit codes: 0 fine, 1 findings or changes to review, 2 wrong use.
     """
 
 
 @cli.command()
 @click.option("--against", metavar="REF", help="The commit to compare with.")
 def check(against: str | None) -> None:
-    """Find mistakes that Copier lets pass.
+    """Find mistakes that Copier does not report.
 
-    Prints one line for each: its id, where it is, and what to do. Those that only an update would
-    show are found by comparing with REF, which is the last release in this clone by default.
-    Without a mistake it prints the weight of each room, in tokens: CHANGELOG.md has to name a room
-    that weighs over 5 % more than in the last release.
+    Prints a line for each mistake: its id, its place, and the remedy. A comparison with REF (by
+    default the last release in this clone) finds mistakes that only an update would reveal.
+
+    Without a mistake, prints the tokens of each room. CHANGELOG.md must name each room that grew
+    by more than 5 % since the last release. Then counts habits of translated English: their
+    number must not grow.
 
     \b
     Example:
@@ -57,13 +59,15 @@ def check(against: str | None) -> None:
     root = template_root()
     last = releases.last_here(root)
     commit = resolve(root, against) if against else last.commit if last else None
-    findings = find(root, commit)
+    findings = find_mistakes(root, commit)
     if not findings:
         now = weights.weigh(root)
         release, before = weights.read_last(root)
         for line in weights.table(release, before, now):
             click.echo(line)
+        click.echo(f"habits of translated English: {habits.describe(habits.count_habits(root))}")
         findings = list(weights.check_weights(before, now, releases.unreleased(root)))
+        findings += habits.check_habits(root)
     for finding in findings:
         click.echo(finding)
     if findings:
@@ -71,13 +75,27 @@ def check(against: str | None) -> None:
     click.echo("no findings")
 
 
+@cli.command("habits")
+def habits_() -> None:
+    """List habits of translated English.
+
+    Prints a line for each: its place and its name. `check` fails if their number grows.
+
+    \b
+    Example:
+      python -m hooks habits
+    """
+    for habit in habits.list_habits(template_root()):
+        click.echo(habit)
+
+
 @cli.command("render")
 @click.argument("variant", type=click.Choice(list(VARIANTS)))
 @click.argument("dest", type=click.Path(file_okay=False, path_type=Path))
 def render_(variant: str, dest: Path) -> None:
-    """Render one variant into a new folder.
+    """Render a variant into a new folder.
 
-    Renders VARIANT of the working tree, uncommitted edits included, into DEST.
+    Renders VARIANT from the working tree, with uncommitted edits, into DEST.
 
     \b
     Example:
@@ -91,8 +109,8 @@ def render_(variant: str, dest: Path) -> None:
 
 @contextmanager
 def new_folder(dest: Path) -> Iterator[Path]:
-    """Yield a folder that becomes DEST if what is made in it works."""
-    dest = dest.resolve()  # the name of `x/..` is none that can be made elsewhere
+    """Yield a temporary folder, and copy it to DEST unless the caller raises."""
+    dest = dest.resolve()  # the last part of `x/..` is not a valid name for a folder
     if dest.exists() and any(dest.iterdir()):
         raise click.BadParameter(f"{dest} is not empty", param_hint="DEST")
     with tempfile.TemporaryDirectory() as temporary:
@@ -104,12 +122,12 @@ def new_folder(dest: Path) -> Iterator[Path]:
 @cli.command()
 @click.argument("name")
 @click.argument("dest", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--source", default=examples.SOURCE, show_default=True, help="Where updates are.")
-@click.option("--push", metavar="URL", help="Also push it to this repository; a release only.")
+@click.option("--source", default=examples.SOURCE, show_default=True, help="The source of updates.")
+@click.option("--push", metavar="URL", help="Also push it to this repository; only for a release.")
 def example(name: str, dest: Path, source: str, push: str | None) -> None:
-    """Make the example NAME of tests/examples in a new folder.
+    """Build the example NAME of tests/examples in a new folder.
 
-    Renders it from the working tree into DEST, with the changes of its owner.
+    Renders it from the working tree into DEST, and applies its owner's changes.
 
     \b
     Example:
@@ -133,7 +151,7 @@ def example(name: str, dest: Path, source: str, push: str | None) -> None:
 def snapshots_(write: bool) -> None:
     """Compare the snapshots with the renders.
 
-    Prints what differs between tests/snapshots/ and what every variant renders now.
+    Prints the differences between tests/snapshots/ and the renders of all variants.
 
     \b
     Example:
@@ -148,21 +166,21 @@ def snapshots_(write: bool) -> None:
     if changes := compare(snapshots.recorded(root), fresh):
         click.echo(markdown(changes, fresh, "the snapshots"))
         raise click.ClickException(
-            "the snapshots are not as rendered; if the renders are right, run"
+            "the snapshots differ from the renders; if the renders are right, run"
             " python -m hooks snapshots --write"
         )
-    click.echo("snapshots are as rendered")
+    click.echo("the snapshots match the renders")
 
 
 @cli.command()
 @click.option("--against", metavar="REF", required=True, help="The commit to compare with.")
 def review(against: str) -> None:
-    """Show what changes in the renders.
+    """Show the changes in the renders.
 
-    Compares what the working tree renders, uncommitted edits included, with the snapshots of the
-    commit REF. Prints each hunk once, with the renders that have it, as Markdown.
+    Compares the renders of the working tree, with uncommitted edits, with the snapshots of the
+    commit REF. Prints each hunk once, with its renders, as Markdown.
 
-    Exit codes: 0 nothing changes, 1 something does, 2 that could not be found out.
+    Exit codes: 0 no change, 1 changes, 2 the comparison failed.
 
     \b
     Example:
@@ -177,7 +195,7 @@ def review(against: str) -> None:
     for variant in sorted(old.keys() - new.keys()):
         click.echo(f"- no longer rendered: {variant}\n")
     changes = compare({variant: old[variant] for variant in new}, new)
-    # As bytes: a summary is UTF-8 wherever it is written.
+    # As bytes, because a summary is UTF-8 on every system.
     click.echo(markdown(changes, new, against).encode(), nl=False)
     if changes:
         raise click.exceptions.Exit(1)
@@ -186,14 +204,14 @@ def review(against: str) -> None:
 @cli.command()
 @click.argument("version", required=False)
 @click.option("--push", is_flag=True, help="Push the release to `origin`.")
-@click.option("--tags", is_flag=True, help="Only make the tags that this clone lacks.")
+@click.option("--tags", is_flag=True, help="Only create the tags that this clone lacks.")
 def release(version: str | None, push: bool, tags: bool) -> None:
     """Release the last commit as VERSION.
 
-    Checks that nothing is uncommitted, that the template and its snapshots are fine and that
-    CHANGELOG.md says what changes in a project. Then it gives the section `next` there its version,
-    tags that commit (signed, if Git has a key), adds it to hooks/releases.txt, and writes the
-    weights of its rooms to hooks/weights.json.
+    Checks that everything is committed, that the template and its snapshots are valid, and that
+    CHANGELOG.md describes the changes. Then renames the section `next` there to VERSION, tags the
+    commit (signed, if Git has a key), adds it to hooks/releases.txt, and writes the weights of its
+    rooms to hooks/weights.json.
 
     \b
     Example:
@@ -206,19 +224,19 @@ def release(version: str | None, push: bool, tags: bool) -> None:
         for name in releases.make_tags(root, releases.releases(root)):
             click.echo(f"tagged {name}")
         return
-    made = releases.make_release(root, version)
-    click.echo(f"{version} is {made.commit[:10]}")
+    commit = releases.make_release(root, version).commit
+    click.echo(f"{version} is {commit[:10]}")
     command = ["git", "push", "--atomic", "origin", "HEAD", f"refs/tags/{version}"]
     if not push:
-        click.echo(f"now  {shlex.join(command)}")
+        click.echo(f"to publish it, type  {shlex.join(command)}")
     elif subprocess.run(command, cwd=root).returncode:
-        raise click.ClickException(f"it is not pushed; later  {shlex.join(command)}")
+        raise click.ClickException(f"the push failed; try again  {shlex.join(command)}")
 
 
 @cli.command()
 @click.argument("version")
 def notes(version: str) -> None:
-    """Print what CHANGELOG.md says about VERSION, for those who read about the release.
+    """Print the section of VERSION in CHANGELOG.md, for the page of the release.
 
     \b
     Example:
@@ -228,7 +246,7 @@ def notes(version: str) -> None:
 
 
 def main() -> int:
-    """Run the command line with every error on one line of standard error."""
+    """Run the command line. Each error is one line on standard error."""
     try:
         code = cli.main(prog_name="python -m hooks", standalone_mode=False)
     except click.ClickException as error:
@@ -238,7 +256,7 @@ def main() -> int:
     except click.Abort:
         message, code = "interrupted", 1
     else:
-        # With an Exit click returns its code, otherwise what the command returned.
+        # Click returns the code of an Exit, or the result of the command.
         return code or 0
     click.echo(f"error: {message}", err=True)
     return code

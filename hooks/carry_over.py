@@ -1,7 +1,7 @@
-"""Carry an owner's edits of modules that have moved to their new place, and mend imports.
+"""Carry an owner's edits over to modules that moved, and fix imports.
 
-An owner runs this file in a project, between an update from a release before 0.8.0 and the commit
-of it: `uv run --no-project .../hooks/carry_over.py`. It needs git, uvx and no package.
+An owner runs this file in a project after an update from a release before 0.8.0, and before the
+commit: `uv run --no-project .../hooks/carry_over.py`. It needs git and uvx, but no packages.
 """
 
 import os
@@ -12,9 +12,9 @@ import tempfile
 from pathlib import Path
 
 ANSWERS = ".copier-answers.yml"
-# The folders whose modules moved to a folder `harness` in them.
+# Modules of these folders moved to the folder `harness` in them.
 TOPS = re.compile(r"src/app|src|tests")
-# Modules that got another name, too. All others are found by theirs.
+# Modules that were also renamed. The others keep their names.
 RENAMED = {
     "mcp_servers/wiring": "mcp_servers/capability",
     "memory/memory_iam": "memory/agentcore_kind",
@@ -28,11 +28,11 @@ RENAMED = {
     "ui_messages": "stored_messages",
 }
 
-Moves = dict[str, str]  # the old path of a module, and the new one
+Moves = dict[str, str]  # the new path of a module by its old path
 
 
 def run(*command: str) -> str:
-    """Run a command and return its output, whatever its exit code is."""
+    """Return the output of a command, and ignore its exit code."""
     result = subprocess.run(command, stdout=subprocess.PIPE)
     return result.stdout.decode("utf-8")
 
@@ -43,16 +43,16 @@ def split(output: str) -> list[str]:
 
 
 def write(path: str, text: str) -> None:
-    """Write a text with the line ends that Git stores."""
+    """Write a text with the line endings that Git stores."""
     Path(path).write_text(text, "utf-8", newline="\n")
 
 
 def render_last_update(folder: str) -> None:
-    """Render the release of the last update into a folder: the project without its edits."""
+    """Render the release of the last update into a folder: the project without the edits."""
     answers = run("git", "show", f"HEAD:./{ANSWERS}")
     version = re.search(r"(?m)^_commit: (\S+)", answers)
     if version is None:
-        sys.exit(f"Run this in the folder of the project: HEAD has no {ANSWERS} here.")
+        sys.exit(f"Run this in the folder of the project: HEAD has no {ANSWERS} in this folder.")
     write(f"{folder}/{ANSWERS}", answers)
     subprocess.run(["uvx", "copier", "recopy", "-qfr", version[1], folder], check=True)
 
@@ -64,7 +64,7 @@ def deleted() -> list[str]:
 
 
 def new_place(old: str) -> str | None:
-    """Return the path to which a module has moved, or None if it is gone."""
+    """Return the new path of a module, or None if the module was removed."""
     top = TOPS.match(old)
     assert top is not None
     path = Path(old).relative_to(top[0])
@@ -80,7 +80,7 @@ def new_place(old: str) -> str | None:
 
 
 def carry(old: str, new: str | None, render: str) -> None:
-    """Merge the edits of a module into its new place; those that do not fit go to a file `.rej`."""
+    """Merge the edits of a module into its new path. Edits that do not fit go to a `.rej` file."""
     last, yours = f"{render}/{old}", f"{render}/yours"
     write(yours, run("git", "show", f"HEAD:./{old}"))
     diff = run("git", "diff", "--no-index", "--no-ext-diff", "-U1", last, yours)
@@ -88,34 +88,34 @@ def carry(old: str, new: str | None, render: str) -> None:
     if not edits:
         return
     if new is None:
-        print(f"{old} has no successor. Your edits: git diff HEAD -- {old}")
+        print(f"{old} was removed. To see your edits, type: git diff HEAD -- {old}")
         return
     for path in (last, yours):
-        write(path, as_declared_now(Path(path).read_text("utf-8")))
+        write(path, with_new_integers(Path(path).read_text("utf-8")))
     merge = ["git", "merge-file", "--quiet"]
     conflicts = subprocess.run([*merge, "-p", new, last, yours], stdout=subprocess.DEVNULL)
     run(*merge, "--ours", new, last, yours)
     print(f"{old} -> {new}")
     if conflicts.returncode:
         write(f"{new}.rej", f"@@{edits}")
-        print(f"  Not all of your edits fit there: see {new}.rej")
+        print(f"  Some edits do not fit: make those in {new}.rej by hand.")
 
 
-def as_declared_now(text: str) -> str:
-    """Return the text of an old settings.ts with its numbers declared as in the new one."""
+def with_new_integers(text: str) -> str:
+    """Return the text of an old settings.ts with integers in the new form."""
     return re.sub(r"(?m)^(  \w+: )\[([\d_]+, [\d_]+, [\d_]+)\],", r"\1integer(\2),", text)
 
 
 def relative(path: str, folder: str, moves: Moves) -> str | None:
-    """Return the new path of a module, seen from a folder, or None if it has not moved."""
+    """Return the new path of a module relative to a folder, or None if it did not move."""
     new = moves.get(Path(os.path.normpath(path)).as_posix())
     return Path(os.path.relpath(new, folder)).as_posix() if new else None
 
 
-def mend_python(text: str, folder: str, moves: Moves) -> str:
-    """Return a module of Python with imports from the new places."""
+def fix_python(text: str, folder: str, moves: Moves) -> str:
+    """Return a Python module that imports from the new paths."""
 
-    def mend(match: re.Match[str]) -> str:
+    def fix(match: re.Match[str]) -> str:
         dots, name = match.groups()
         up = "../" * (len(dots) - 1)
         path = relative(f"{folder}/{up}{name.replace('.', '/')}.py", folder, moves)
@@ -124,48 +124,48 @@ def mend_python(text: str, folder: str, moves: Moves) -> str:
         new = path.replace("../", "").removesuffix(".py").replace("/", ".")
         return f"from .{'.' * path.count('../')}{new} import"
 
-    text = re.sub(r"\bfrom (\.+)(\w[\w.]*) import\b", mend, text)
+    text = re.sub(r"\bfrom (\.+)(\w[\w.]*) import\b", fix, text)
     for old, new in moves.items():
         text = re.sub(rf"\b{re.escape(dotted(old))}\b", dotted(new), text)
     return text
 
 
 def dotted(path: str) -> str:
-    """Return the name of a module in Python."""
+    """Return the dotted name of a Python module."""
     return path.removeprefix("src/").removesuffix(".py").replace("/", ".")
 
 
-def mend_typescript(text: str, folder: str, moves: Moves) -> str:
-    """Return a module of TypeScript with imports from the new places."""
+def fix_typescript(text: str, folder: str, moves: Moves) -> str:
+    """Return a TypeScript module that imports from the new paths."""
 
-    def mend(match: re.Match[str]) -> str:
+    def fix(match: re.Match[str]) -> str:
         path = relative(f"{folder}/{match[2]}", folder, moves)
         if path is None:
             return match[0]
         return match[1] + (path if path.startswith("../") else f"./{path}") + match[1]
 
-    return re.sub(r"(['\"])(\.\.?/[^'\"\n]+\.ts)\1", mend, text)
+    return re.sub(r"(['\"])(\.\.?/[^'\"\n]+\.ts)\1", fix, text)
 
 
-def mend_imports(moves: Moves) -> None:
-    """Mend the imports of all sources that Git knows: those of the template are new files."""
+def fix_imports(moves: Moves) -> None:
+    """Fix the imports in all tracked sources. The template's own new files are not tracked yet."""
     for path in split(run("git", "grep", "-lz", "import", "--", "*.py", "*.ts")):
-        mend = mend_python if path.endswith(".py") else mend_typescript
+        fix = fix_python if path.endswith(".py") else fix_typescript
         text = Path(path).read_text("utf-8")
-        mended = mend(text, Path(path).parent.as_posix(), moves)
-        if mended != text:
-            write(path, mended)
-            print(f"{path} imports from harness/ now")
+        result = fix(text, Path(path).parent.as_posix(), moves)
+        if result != text:
+            write(path, result)
+            print(f"{path}: fixed imports")
 
 
 def main() -> None:
-    """Carry all edits over, and report each file that changes."""
+    """Carry all edits over, and report each changed file."""
     with tempfile.TemporaryDirectory() as render:
         render_last_update(render)
         places = {old: new_place(old) for old in deleted()}
         for old, new in places.items():
             carry(old, new, render)
-    mend_imports({old: new for old, new in places.items() if new is not None})
+    fix_imports({old: new for old, new in places.items() if new is not None})
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The checks of `python -m hooks check`: mistakes that Copier lets pass."""
+"""The checks of `python -m hooks check`: mistakes that Copier does not report."""
 
 import re
 import tempfile
@@ -25,13 +25,13 @@ SETTINGS = {
 }
 KEYS = {"choices", "default", "help", "multiselect", "placeholder", "type", "validator", "when"}
 COLUMNS = 100
-NEEDS_TRUST = "makes Copier refuse without --trust: say what to do in a message or the README"
-NOT_RECORDED = "is not recorded, so the next update takes the default again: read it at run time"
+NEEDS_TRUST = "makes Copier refuse without --trust: describe the step in a message or the README"
+NOT_RECORDED = "is not recorded, so each update takes the default: read it at run time"
 UNSAFE = {
     "_jinja_extensions": NEEDS_TRUST,
     "_migrations": NEEDS_TRUST,
     "_secret_questions": NOT_RECORDED,
-    "_skip_if_exists": "keeps fixes from users and brings back what they deleted: keep files small",
+    "_skip_if_exists": "blocks fixes and restores files that users deleted: keep files small",
     "_tasks": NEEDS_TRUST,
     "secret": NOT_RECORDED,
 }
@@ -41,10 +41,10 @@ Check = Callable[[Template], Iterator[Finding]]
 
 
 def check(root: Path, against: str | None = None) -> list[Finding]:
-    """The mistakes in the template of `root`.
+    """Return the mistakes in the template of `root`.
 
-    `against` is a commit whose projects should lose nothing when they are updated to it. Raises
-    TemplateError when copier.yml cannot be read at all, CommitError when Git has no such commit.
+    `against` is an earlier commit: an update of its projects must lose nothing. Raises
+    TemplateError if copier.yml cannot be read, CommitError if Git does not have the commit.
     """
     template = load(root)
 
@@ -53,20 +53,20 @@ def check(root: Path, against: str | None = None) -> list[Finding]:
             with past(root, against) as old:
                 yield from check_history(old, template)
 
-    # Each stage runs only when the one before it found nothing: what it would say follows from it.
+    # A stage runs only after a clean stage: its findings would follow from the earlier findings.
     stages: list[list[Check]] = [
         [check_keys, check_jinja, check_names],
         [check_defaults, check_answers_file, check_layers, history],
         [check_renders],
     ]
     for stage in stages:
-        if findings := [finding for one in stage for finding in one(template)]:
+        if findings := [finding for rule in stage for finding in rule(template)]:
             return list(dict.fromkeys(findings))
     return []
 
 
 def check_keys(template: Template) -> Iterator[Finding]:
-    """Copier knows each setting, and each key of a question, and needs no trust for it."""
+    """Report settings and keys of questions that are unknown to Copier or need trust."""
     keys = [(name, name, SETTINGS) for name in template.settings]
     keys += [(f"{name}.{key}", key, KEYS) for name, q in template.questions.items() for key in q]
     for place, key, allowed in keys:
@@ -78,7 +78,7 @@ def check_keys(template: Template) -> Iterator[Finding]:
 
 
 def check_jinja(template: Template) -> Iterator[Finding]:
-    """Jinja in a question names only the questions before it, elsewhere any question."""
+    """Report names in Jinja that no question defines. A question may use only earlier questions."""
     known = set(BUILT_IN)
     for name, question in template.questions.items():
         for key, value in question.items():
@@ -97,7 +97,7 @@ def check_jinja(template: Template) -> Iterator[Finding]:
 
 
 def texts(value: object) -> Iterator[str]:
-    """Every string in one value of copier.yml."""
+    """Yield every string in a value of copier.yml."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):
@@ -108,9 +108,9 @@ def texts(value: object) -> Iterator[str]:
 def undefined(
     template: Template, text: str, known: set[str], place: str, part: str = ""
 ) -> Iterator[Finding]:
-    """The names that a piece of Jinja uses and that are not among `known`.
+    """Report names in a Jinja text that are not in `known`.
 
-    `part` says which piece it is where it is not the whole file.
+    `part` names the text if it is not a whole file.
     """
     try:
         tree = template.jinja.parse(text)
@@ -120,36 +120,36 @@ def undefined(
         yield Finding("jinja-syntax", place, line, f"{part}does not compile: {error.message}")
         return
     lines = {node.name: node.lineno for node in reversed(list(tree.find_all(nodes.Name)))}
-    # `{{ old if old is defined else 'new' }}` is how a renamed question keeps its old answer.
+    # A renamed question keeps its old answer by `{{ old if old is defined else 'new' }}`.
     tests = (test.node for test in tree.find_all(nodes.Test) if test.name == "defined")
-    excused = {node.name for node in tests if isinstance(node, nodes.Name)}
-    excused.update(template.jinja.globals)
-    for name in sorted(used - known - excused):
-        message = f"{part}uses {name}, which no question before it defines: mend the name"
+    optional = {node.name for node in tests if isinstance(node, nodes.Name)}
+    optional.update(template.jinja.globals)
+    for name in sorted(used - known - optional):
+        message = f"{part}uses {name}, which no earlier question defines: correct the name"
         yield Finding("undefined-name", place, None if part else lines.get(name), message)
 
 
 def check_names(template: Template) -> Iterator[Finding]:
-    """A clone on Windows can hold every file."""
+    """Report files that Windows cannot store."""
     for path in template.files:
         for part in path.parts:
             if re.search(r'["|:*?<>\\\x00-\x1f]|[. ](\.jinja)?$', part):
-                message = "has a name that Windows cannot hold: rename it"
+                message = "has a name that Windows cannot store: rename it"
                 yield Finding("name", f"{FILES}/{path}", None, message)
 
 
 def check_defaults(template: Template) -> Iterator[Finding]:
-    """Each default is one that its own question accepts, after any answers to those before it.
+    """Report defaults that their own question refuses after some answers, and missing defaults.
 
-    Copier shows a traceback instead of the question where that is not so, and an update fails where
-    there is no default.
+    With such a default, Copier shows a traceback instead of the question. Without a default, an
+    update fails.
     """
     for at, name in enumerate(template.asked):
         if template.questions[name].get("default") is None:
-            message = f"{name} has no default: add one that keeps projects as they are"
+            message = f"{name} has no default: add a default that leaves projects unchanged"
             yield Finding("missing-default", QUESTIONS, None, message)
             continue
-        refused = {}
+        refusals = {}
         before = {
             repr([answers[earlier] for earlier in template.asked[:at]]): answers
             for answers in template.combinations
@@ -157,14 +157,14 @@ def check_defaults(template: Template) -> Iterator[Finding]:
         for answers in before.values():
             default = template.default(name, answers)
             if reason := refusal(template, name, default, answers):
-                refused[repr(default)] = reason
-        for default, reason in refused.items():
+                refusals[repr(default)] = reason
+        for default, reason in refusals.items():
             message = f"{name}.default {default} is refused by its own question: {reason}"
             yield Finding("refused-default", QUESTIONS, None, message)
 
 
 def refusal(template: Template, name: str, value: Any, answers: dict[str, Any]) -> str:
-    """Why question `name` does not accept `value` after `answers`; nothing when it does."""
+    """Return why question `name` refuses `value` after `answers`, or an empty text."""
     question = template.questions[name]
     if question.get("choices") and value not in template.allowed(name, answers):
         return "it is not among the choices"
@@ -172,44 +172,42 @@ def refusal(template: Template, name: str, value: Any, answers: dict[str, Any]) 
 
 
 def check_answers_file(template: Template) -> Iterator[Finding]:
-    """The answers are recorded: without that file no project can ever be updated."""
+    """Report a missing template of the answers file, without which no project can be updated."""
     for top in sorted({template.top(answers) for answers in template.combinations}):
-        # Copier reads it there, and in no folder below.
+        # Copier reads it only in this folder.
         if not (template.root / top / ANSWERS_TEMPLATE).is_file():
-            message = "is missing, so no project could be updated: it holds _copier_answers"
+            message = "is missing, so no project could be updated: add it with _copier_answers"
             yield Finding("answers-file", f"{top}/{ANSWERS_TEMPLATE}", None, message)
 
 
 def check_layers(template: Template) -> Iterator[Finding]:
-    """No answers send two files to one path, and each file is rendered or included with some."""
+    """Report two files with the same path in a render, and files that no render uses."""
     used: set[PurePosixPath] = set()
     clashes: dict[tuple[PurePosixPath, PurePosixPath], str] = {}
     for answers in template.combinations:
         first: dict[str, PurePosixPath] = {}
         for path, target in template.targets(answers).items():
             used.add(path)
-            # Windows and macOS have one file where only the case differs.
+            # On Windows and macOS, paths that differ only in case are the same file.
             other = first.setdefault(target.lower(), path)
             if other != path:
                 clashes.setdefault((path, other), target)
     for (path, other), target in clashes.items():
-        message = (
-            f"goes to {target}, as {FILES}/{other} does: make their answers exclude each other"
-        )
+        message = f"goes to {target}, like {FILES}/{other}: make their answers exclude each other"
         yield Finding("layer-overlap", f"{FILES}/{path}", None, message)
-    waiting = list(used)
-    while waiting:
-        new = set(includes(template, waiting.pop())) - used
+    queue = list(used)
+    while queue:
+        new = set(includes(template, queue.pop())) - used
         used |= new
-        waiting += new
+        queue += new
     for path in template.files:
         if path not in used:
-            message = "is neither rendered nor included: mend its folder's name, or delete it"
+            message = "is neither rendered nor included: correct its folder's name, or delete it"
             yield Finding("never-rendered", f"{FILES}/{path}", None, message)
 
 
 def includes(template: Template, path: PurePosixPath) -> Iterator[PurePosixPath]:
-    """The files of template/ that the file `path` includes or imports."""
+    """Yield the files of template/ that the file `path` includes or imports."""
     if path in template.files and path.suffix == SUFFIX:
         tree = template.jinja.parse(template.source(path))
         for other in meta.find_referenced_templates(tree):
@@ -218,7 +216,7 @@ def includes(template: Template, path: PurePosixPath) -> Iterator[PurePosixPath]
 
 
 def check_renders(template: Template) -> Iterator[Finding]:
-    """Every variant renders, and its lines fit the linter's width."""
+    """Report variants that do not render, and lines that are too long for the linter."""
     with without_git(template.root) as root, tempfile.TemporaryDirectory() as folder:
         for variant in VARIANTS:
             project = Path(folder) / variant
@@ -231,13 +229,13 @@ def check_renders(template: Template) -> Iterator[Finding]:
 
 
 def check_columns(project: Path) -> Iterator[Finding]:
-    """Report lines of a rendered project that are longer than its linter allows."""
+    """Report lines of a render that are too long for its linter."""
     for path in files_of(project):
         if path.name.endswith(".min.js"):
             continue  # a library
         lines = (project / path).read_bytes().decode("utf-8", "replace").splitlines()
         for number, line in enumerate(lines, 1):
-            is_row = path.suffix == ".md" and line.startswith("|")  # which cannot be broken
+            is_row = path.suffix == ".md" and line.startswith("|")  # of a table
             if len(line) > COLUMNS and not is_row:
-                message = f"has {len(line)} columns, {COLUMNS} are allowed: break it"
+                message = f"has {len(line)} columns; at most {COLUMNS} are allowed: break it"
                 yield Finding("size-columns", path.as_posix(), number, message)

@@ -1,4 +1,4 @@
-"""Checks against an earlier commit: what would be lost when its projects are updated to this."""
+"""Checks against an earlier commit: losses when its projects are updated."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,8 +11,8 @@ from hooks.loading import load
 from hooks.template import FILES, QUESTIONS, Finding, Template, TemplateError
 
 OWN = ("agent", "model", "own_capabilities", "own_memory", "routes")
-# The files of a project that its owner edits. An update deletes what the template no longer has,
-# with the edits in it and without a word, so these keep their names for ever.
+# Files that owners edit. An update silently deletes files that the template no longer has, with
+# the owner's edits. So these files keep their names.
 EDITED = [
     ".dockerignore",
     ".env.example",
@@ -37,13 +37,13 @@ EDITED = [
 
 @contextmanager
 def past(root: Path, commit: str) -> Iterator[Template]:
-    """The template as it was at `commit`. Raises CommitError when Git does not have it."""
+    """Yield the template at `commit`. Raises CommitError if Git does not have the commit."""
     with extracted(root, commit, QUESTIONS, FILES) as folder:
         yield load(folder)
 
 
 def check_history(old: Template, new: Template) -> Iterator[Finding]:
-    """Nothing that a project of `old` has recorded or edited is lost in `new`."""
+    """Report recorded answers and edited files of `old` that `new` would lose."""
     text = (new.root / QUESTIONS).read_text("utf-8")
     for name in old.asked:
         if name in new.questions:
@@ -51,8 +51,8 @@ def check_history(old: Template, new: Template) -> Iterator[Finding]:
             yield from check_default(old, new, name)
         elif f"{name} is defined" not in text:
             message = (
-                f"{name} is gone, and with it the answers of projects: keep it, or give the"
-                f" question that replaces it the default {{{{ {name} if {name} is defined"
+                f"{name} is gone, so projects lose their answers: keep it, or give the new"
+                f" question the default {{{{ {name} if {name} is defined"
                 " else ... }}"
             )
             yield Finding("dropped-question", QUESTIONS, None, message)
@@ -60,25 +60,25 @@ def check_history(old: Template, new: Template) -> Iterator[Finding]:
 
 
 def check_choices(old: Template, new: Template, name: str) -> Iterator[Finding]:
-    """A recorded answer is still a choice."""
+    """Report answers that are no longer choices."""
     now = choices(new, name)
     for value in sorted(map(str, choices(old, name) - now)) if now else ():
         message = (
-            f"{name} has no choice {value} any more, so an update silently gives projects with that"
-            " answer the default: keep it"
+            f"{name} no longer has the choice {value}, so an update silently replaces it with the"
+            " default: keep it"
         )
         yield Finding("dropped-choice", QUESTIONS, None, message)
 
 
 def choices(template: Template, name: str) -> set[Any]:
-    """The values that question `name` may have after any answers; none without choices."""
+    """Return the values of question `name` after any answers; empty without choices."""
     return {
         value for answers in template.combinations for value, _ in template.choices(name, answers)
     }
 
 
 def check_default(old: Template, new: Template, name: str) -> Iterator[Finding]:
-    """A default that moves is for new projects only; that of a choice may be another old choice."""
+    """Report changed defaults. The default of a choice may become another earlier choice."""
     if old.questions[name].get("default") == new.questions[name].get("default"):
         return
     before = choices(old, name)
@@ -89,30 +89,30 @@ def check_default(old: Template, new: Template, name: str) -> Iterator[Finding]:
             continue  # the new default uses answers that the old template did not have
         if was != is_ and not before.issuperset(is_ if isinstance(is_, list) else [is_]):
             message = (
-                f"{name}.default was {was!r} and is {is_!r}, but projects keep the one that they"
-                " recorded: make it text of the template, or compute it (when: false)"
+                f"{name}.default was {was!r} and is {is_!r}, but projects keep their recorded"
+                " answer: make it text of the template, or compute it (when: false)"
             )
             yield Finding("changed-default", QUESTIONS, None, message)
             return
 
 
 def check_edited(old: Template, new: Template) -> Iterator[Finding]:
-    """A file that its owner edits is rendered wherever it was."""
-    shared = [name for name in old.asked if name in new.questions]
+    """Report files that owners edit and that some answers no longer render."""
+    names = [name for name in old.asked if name in new.questions]
     now: dict[str, set[str]] = {}
     for answers in new.combinations:
         # As text: the answer to a multiselect is a list.
-        key = str([answers[name] for name in shared])
+        key = str([answers[name] for name in names])
         now.setdefault(key, set()).update(new.targets(answers).values())
-    lost = set()
+    losses = set()
     for answers in old.combinations:
-        here = now.get(str([answers[name] for name in shared]))
+        here = now.get(str([answers[name] for name in names]))
         if here is not None:
-            lost |= set(old.targets(answers).values()) - here
-    for path in sorted(lost):
+            losses |= set(old.targets(answers).values()) - here
+    for path in sorted(losses):
         if any(fnmatch(path, pattern) for pattern in EDITED):
             message = (
-                "is gone or has another name, and owners edit it: an update would delete it with"
-                " their edits, so keep its name"
+                "is gone or renamed, but owners edit it, and an update would delete their edits:"
+                " keep its name"
             )
             yield Finding("lost-file", path, None, message)

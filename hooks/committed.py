@@ -1,4 +1,4 @@
-"""What a commit has, read from Git's own store."""
+"""Read files of a commit from Git."""
 
 import os
 import subprocess
@@ -9,28 +9,29 @@ from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 
-SHALLOW = "; this clone is shallow, so fetch more of it: git fetch --unshallow"
+SHALLOW = "; the clone is shallow, so fetch the rest: git fetch --unshallow"
 
 
 class CommitError(Exception):
-    """There is nothing to compare with; the text is one line that says why."""
+    """A commit cannot be read. The text is one line with the reason."""
 
 
 def git(
-    root: Path, *arguments: str, given: str = "", **variables: str
+    root: Path, *arguments: str, text: str = "", **variables: str
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run git in `root`, with `given` as its input. Raises CommitError when there is no git."""
-    environment, data = os.environ | variables, given.encode()
+    """Run git in `root`, with `text` as its input. Raises CommitError if git is not installed."""
+    environment = os.environ | variables
+    data = text.encode()
     command = ["git", *arguments]
     try:
         return subprocess.run(command, cwd=root, env=environment, input=data, capture_output=True)
     except FileNotFoundError as error:
-        raise CommitError("git is not installed, and REF is read with it") from error
+        raise CommitError("git is not installed: install it to read commits") from error
 
 
-def read_or_refuse(root: Path, *arguments: str, given: str = "", **variables: str) -> bytes:
-    """What git prints. Raises CommitError with git's own words when it fails."""
-    result = git(root, *arguments, given=given, **variables)
+def read_or_refuse(root: Path, *arguments: str, text: str = "", **variables: str) -> bytes:
+    """Return the output of git. Raises CommitError with git's message if git fails."""
+    result = git(root, *arguments, text=text, **variables)
     if result.returncode:
         reason = " ".join(result.stderr.decode("utf-8", "backslashreplace").split())
         raise CommitError(f"git {arguments[0]}: {reason or result.returncode}")
@@ -38,27 +39,27 @@ def read_or_refuse(root: Path, *arguments: str, given: str = "", **variables: st
 
 
 def resolve(root: Path, ref: str) -> str:
-    """The full id of the commit that `ref` names.
+    """Return the full id of the commit that `ref` names.
 
-    Raises CommitError when it names none, or `root` is in no Git repository.
+    Raises CommitError if there is no such commit, or if `root` is not in a Git repository.
     """
     shallow = read_or_refuse(root, "rev-parse", "--is-shallow-repository").strip() == b"true"
-    # No name of a commit starts with a dash, and what does is an option to git.
-    asked = ("rev-parse", "-q", "--verify", f"{ref}^0")
-    found = b"" if ref.startswith("-") else git(root, *asked).stdout.strip()
-    # Of `^main`, all but main, git makes `^<id>`.
-    if not found.isalnum():
-        raise CommitError(f"{ref!r} names no commit here{SHALLOW if shallow else ''}")
-    return found.decode()
+    # Git would take a REF with a leading dash for an option.
+    command = ("rev-parse", "-q", "--verify", f"{ref}^0")
+    commit = b"" if ref.startswith("-") else git(root, *command).stdout.strip()
+    # Git resolves `^main` (all but main) to `^<id>`.
+    if not commit.isalnum():
+        raise CommitError(f"{ref!r} is not a commit in this clone{SHALLOW if shallow else ''}")
+    return commit.decode()
 
 
 @contextmanager
 def extracted(root: Path, commit: str, *paths: str) -> Iterator[Path]:
-    """A folder with `paths` of `root` as they are at `commit`, gone afterwards."""
+    """Yield a temporary folder with `paths` of `root` at `commit`."""
     data = read_or_refuse(root, "archive", commit, "--", *paths)
     with tempfile.TemporaryDirectory(prefix="commit-") as folder:
         with tarfile.open(fileobj=BytesIO(data)) as archive:
-            # Debian 12 has a Python that knows no filters yet.
+            # The Python of Debian 12 does not have filters.
             if hasattr(tarfile, "data_filter"):
                 archive.extraction_filter = tarfile.data_filter
             archive.extractall(folder)

@@ -1,7 +1,7 @@
-"""The examples: tests/examples has what an owner changed in a project, and nothing else of it.
+"""The examples: a folder of tests/examples has only an owner's changes to a rendered project.
 
-Of each file there a project gets the same path: as it is, or, if it ends in `.patch`, as lines that
-are patched into a file of the template. README.md takes the place of the first line of its own.
+Each file goes to the same path in the project. A file `X.patch` is applied to the file `X` of the
+template. README.md replaces the first line of the rendered README.md.
 """
 
 import os
@@ -27,32 +27,32 @@ AUTHOR = {
 
 
 class ExampleError(Exception):
-    """An example cannot be made or published; the text is one line that says why."""
+    """An example cannot be built or published. The text is one line with the reason."""
 
 
 def names(root: Path) -> list[str]:
-    """The examples, sorted."""
+    """Return the names of the examples, sorted."""
     return sorted(path.parent.name for path in (root / FOLDER).glob(f"*/{ANSWERS}"))
 
 
 def answers_of(root: Path, name: str) -> dict[str, Any]:
-    """The answers with which an example is rendered."""
+    """Return the answers of an example."""
     answers: dict[str, Any] = yaml.safe_load((root / FOLDER / name / ANSWERS).read_text("utf-8"))
     return answers
 
 
 def changes_of(root: Path, name: str) -> list[Path]:
-    """The changes of an owner: the files of an example, relative to its folder."""
+    """Return the files of an example, relative to its folder."""
     return [path for path in files_of(root / FOLDER / name) if path != Path(ANSWERS)]
 
 
 def target_of(change: Path) -> Path:
-    """The file of a project that a change is in."""
+    """Return the file of a project to which a change applies."""
     return change.with_suffix("") if change.suffix == PATCH else change
 
 
 def apply(root: Path, name: str, change: Path, project: Path) -> None:
-    """Make a change in a project. Raises ExampleError when a patch does not fit."""
+    """Apply a change to a project. Raises ExampleError if a patch does not fit."""
     source, target = root / FOLDER / name / change, project / target_of(change)
     if change == Path("README.md"):
         own, rendered = source.read_text("utf-8"), target.read_text("utf-8")
@@ -61,12 +61,14 @@ def apply(root: Path, name: str, change: Path, project: Path) -> None:
             raise ExampleError(f"{FOLDER / name / change} does not begin with {title!r}")
         target.write_text(own + rest, "utf-8", newline="\n")
     elif change.suffix == PATCH:
-        # In a folder of another repository git would skip the files without a word.
+        # In a folder of another repository, git would silently skip the files.
         environment = os.environ | {"GIT_CEILING_DIRECTORIES": str(project.resolve().parent)}
         command = ["git", "apply", str(source.resolve())]
-        done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True)
-        if done.returncode:
-            raise ExampleError(f"{FOLDER / name / change}: {' '.join(done.stderr.split())}")
+        result = subprocess.run(
+            command, cwd=project, env=environment, capture_output=True, text=True
+        )
+        if result.returncode:
+            raise ExampleError(f"{FOLDER / name / change}: {' '.join(result.stderr.split())}")
     else:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(source, target)
@@ -75,7 +77,7 @@ def apply(root: Path, name: str, change: Path, project: Path) -> None:
 def make(root: Path, name: str, dest: Path, source: str) -> None:
     """Render an example from the working tree, with its owner's changes, into `dest`.
 
-    Its answers file says that it comes from `source`, so that it can be updated from there.
+    Its answers file names `source`, from which `copier update` updates it.
     """
     render(root, answers_of(root, name), dest)
     for change in changes_of(root, name):
@@ -88,17 +90,17 @@ def make(root: Path, name: str, dest: Path, source: str) -> None:
 
 
 def released(root: Path) -> str:
-    """The release that the working tree is. Raises ExampleError when it is none."""
+    """Return the release of the working tree. Raises ExampleError if it is not a release."""
     tag = git(root, "describe", "--tags", "--exact-match").stdout.decode().strip()
     if not tag or read_or_refuse(root, "status", "--porcelain"):
-        raise ExampleError("only a release is published: check out its tag, and change nothing")
+        raise ExampleError("only a release can be published: check out its tag without changes")
     return tag
 
 
 def publish(project: Path, url: str, version: str) -> bool:
-    """Push a project to the repository at `url`, as one commit on top of those that it has.
+    """Push a project to the repository at `url`, as a commit on top of its branch.
 
-    Returns whether something has changed since the last one.
+    Returns False, without a commit, if nothing has changed.
     """
     with tempfile.TemporaryDirectory(prefix="example-") as temporary:
         folder = Path(temporary) / "repository"

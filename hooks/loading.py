@@ -9,20 +9,20 @@ from hooks.template import FILES, QUESTIONS, Template, TemplateError
 
 
 def template_root() -> Path:
-    """The current directory, which must be the template's.
+    """Return the current directory, which must be the root of the template.
 
-    Raises UsageError when it is not, and TemplateError when its questions cannot be read.
+    Raises UsageError if it is not, and TemplateError if copier.yml cannot be read.
     """
     root = Path.cwd()
     if not (root / QUESTIONS).is_file() or not (root / FILES).is_dir():
         raise click.UsageError(f"no {QUESTIONS} and {FILES}/ in {root}: go to the template's root")
-    # Copier's own words on questions that cannot be read take many lines.
+    # Copier's own message about an unreadable copier.yml has many lines.
     load(root)
     return root
 
 
 def load(root: Path) -> Template:
-    """Read the template in `root`. Raises TemplateError when copier.yml cannot be used at all."""
+    """Read the template in `root`. Raises TemplateError if copier.yml cannot be used."""
     try:
         data = yaml.safe_load((root / QUESTIONS).read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -40,5 +40,5 @@ def load(root: Path) -> Template:
     try:
         template.jinja.parse("")
     except (AttributeError, TypeError, ValueError) as error:
-        raise TemplateError(f"{QUESTIONS}: _envops is not what Jinja takes: {error}") from error
+        raise TemplateError(f"{QUESTIONS}: Jinja rejects _envops: {error}") from error
     return template

@@ -1,4 +1,4 @@
-"""Render the template as it stands in the working tree, uncommitted edits included."""
+"""Render the template of the working tree, with uncommitted edits."""
 
 import re
 import shutil
@@ -15,14 +15,14 @@ from jinja2 import Environment, TemplateNotFound
 
 ANSWERS_FILE = ".copier-answers.yml"
 
-# What working on a project leaves in it, and what its first install writes: neither is rendered.
+# Files that tools and the first install add to a project. They are not part of a render.
 CACHES = (".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".venv", "__pycache__")
 LOCKS = ("package-lock.json", "uv.lock")
 LEFTOVERS = frozenset({*CACHES, *LOCKS, "node_modules"})
 
 
 class RenderError(Exception):
-    """Copier did not render the template; the text is one line that says why."""
+    """Copier did not render the template. The text is one line with the reason."""
 
 
 COMPILED: dict[tuple[object, ...], Any] = {}
@@ -31,11 +31,11 @@ _compile = Environment.compile
 
 @contextmanager
 def quick_copier() -> Iterator[None]:
-    """Render several times in a third of the time.
+    """Make repeated renders take a third of the time.
 
-    Copier compiles each part of each path anew; what becomes of a text depends on the syntax and
-    the extensions of its environment only. And it asks Git for core.fileMode after each file, of
-    which a render outside Git has no use.
+    Copier compiles each part of each path again. The result depends only on the text, and on the
+    syntax and extensions of its environment, so it is cached. Copier also asks Git for
+    core.fileMode after each file, which a render outside Git does not need.
     """
 
     def compile(self: Environment, source: Any, *names: Any, **options: Any) -> Any:
@@ -54,10 +54,10 @@ def quick_copier() -> Iterator[None]:
 
 @contextmanager
 def without_git(root: Path) -> Iterator[Path]:
-    """Yield a copy of the questions and the template of `root`, gone afterwards.
+    """Yield a temporary copy of the questions and the template of `root`.
 
-    Copier renders the last tag of a template in Git, and a plain folder as it is: of such a folder
-    no copy is needed.
+    Copier renders the last tag of a template in Git, but the current files of a plain folder. A
+    plain folder needs no copy.
     """
     if not (root / ".git").exists():
         yield root
@@ -72,11 +72,11 @@ def without_git(root: Path) -> Iterator[Path]:
 
 
 def render(root: Path, answers: Mapping[str, object], dest: Path) -> None:
-    """Render the template of `root` with `answers`, and defaults for the rest, into `dest`.
+    """Render the template of `root` with `answers`, and defaults for the others, into `dest`.
 
-    The answers file does not say where the template came from, so it is the same anywhere.
-    Raises RenderError when Copier refuses the template or an answer, OSError when `dest` does not
-    take the files.
+    The answers file does not name the source of the template, so it is identical on every machine.
+    Raises RenderError if Copier refuses the template or an answer, OSError if `dest` cannot be
+    written.
     """
     with without_git(root) as template, quick_copier():
         try:
@@ -87,12 +87,12 @@ def render(root: Path, answers: Mapping[str, object], dest: Path) -> None:
                 defaults=True,
                 overwrite=True,
                 quiet=True,
-                # Not the user's own: its defaults would win over the template's.
+                # Without the user's settings, whose defaults would override the template's.
                 settings=Settings(),
             )
-        # Copier lets the errors of Jinja, YAML, pydantic and others through as they are.
+        # Copier passes on errors of Jinja, YAML, pydantic and others.
         except Exception as error:
-            # A file that is included and missing is an OSError too.
+            # The error for a missing included file is also an OSError.
             if isinstance(error, OSError) and not isinstance(error, TemplateNotFound):
                 raise
             text = " ".join(str(error).split())
@@ -106,7 +106,7 @@ def render(root: Path, answers: Mapping[str, object], dest: Path) -> None:
 
 
 def files_of(folder: Path) -> Iterator[Path]:
-    """Every file under `folder`, sorted, relative to it, without what a run leaves behind."""
+    """Yield the files of `folder`, sorted, relative to it, without LEFTOVERS."""
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder)
         if not LEFTOVERS.intersection(relative.parts) and (path.is_symlink() or path.is_file()):

@@ -1,4 +1,4 @@
-"""What a change of the template changes in its renders, each hunk once for all that have it."""
+"""The effect of a change of the template on its renders. Each hunk is shown once."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -16,7 +16,7 @@ FENCE = "`" * 10
 
 @dataclass
 class Change:
-    """One hunk of a file, or a note on it, and the renders that have it."""
+    """A hunk of a file, or a note about the file, and the renders that have it."""
 
     path: str
     note: str
@@ -26,25 +26,25 @@ class Change:
 
 def review(old: Trees, new: Trees) -> list[Change]:
     """Compare two sets of trees, each by variant."""
-    found: dict[tuple[object, ...], Change] = {}
+    by_key: dict[tuple[object, ...], Change] = {}
     for variant in [*new, *sorted(old.keys() - new.keys())]:
         before, after = old.get(variant, {}), new.get(variant, {})
         for path in sorted(before.keys() | after.keys()):
             count: Counter[object] = Counter()
             for note, hunk in changes(before.get(path), after.get(path)):
                 changed = tuple(line for line in hunk[1:] if line[0] != " ")
-                # A bracket or a blank line is identified only by what is around it.
+                # Only the surrounding lines identify a bracket or a blank line.
                 is_clear = any(char.isalnum() for line in changed for char in line)
                 key = path, note, changed if is_clear else hunk[1:]
-                # A hunk that one render has twice is shown twice.
+                # If a render has a hunk twice, the hunk is shown twice.
                 count[key] += 1
-                change = found.setdefault((*key, count[key]), Change(path, note, hunk))
+                change = by_key.setdefault((*key, count[key]), Change(path, note, hunk))
                 change.renders.append(variant)
-    return sorted(found.values(), key=lambda change: change.path)
+    return sorted(by_key.values(), key=lambda change: change.path)
 
 
 def changes(old: File | None, new: File | None) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """How a file changed: notes, and hunks with their headers; nothing where both are equal."""
+    """Yield the changes of a file: notes, and hunks with their headers."""
     if old == new:
         return
     if new is None:
@@ -65,7 +65,7 @@ def changes(old: File | None, new: File | None) -> Iterator[tuple[str, tuple[str
 
 
 def lines(file: File | None) -> list[str]:
-    """The lines to show of a file; line ends that would not show are written out."""
+    """Return the lines of a file. Invisible line endings are escaped."""
     if file is None or not file.content:
         return []
     text = file.content.decode("utf-8", "backslashreplace").replace("\r", "\\r")
@@ -73,37 +73,37 @@ def lines(file: File | None) -> list[str]:
     return text.removesuffix("\n").split("\n") + end
 
 
-def markdown(found: list[Change], everything: Collection[str], against: str) -> str:
-    """The changes as Markdown; too long hunks are cut, and what is over MAX_BYTES is left off.
+def markdown(changed: list[Change], everything: Collection[str], against: str) -> str:
+    """Return the changes as Markdown. Long hunks and the text after MAX_BYTES are cut.
 
-    `everything` are the renders that were compared, `against` names what they were compared with.
+    `everything` is the collection of compared renders; `against` names the other side.
     """
-    count = len({change.path for change in found})
-    summary = f"files that change: {count}" if found else "nothing changes"
-    text = f"## What changes in the renders\n\n{summary}, against {against}\n"
-    for path, group in groupby(found, lambda change: change.path):
-        block = f"\n### `{shown(path)}`\n"
+    count = len({change.path for change in changed})
+    summary = f"changed files: {count}" if changed else "no changes"
+    text = f"## Changes in the renders\n\n{summary}, against {against}\n"
+    for path, group in groupby(changed, lambda change: change.path):
+        block = f"\n### `{escaped(path)}`\n"
         for change in group:
             note = f"{change.note}; " if change.note else ""
             block += f"\n{note}{words(change.renders, everything)}\n{fenced(change.hunk)}"
         if len((text + block).encode()) > MAX_BYTES:
-            return f"{text}\nThe rest is left off: run `python -m hooks review` in a terminal.\n"
+            return f"{text}\nTo see the other files, run `python -m hooks review` in a terminal.\n"
         text += block
     return text
 
 
 def fenced(hunk: tuple[str, ...]) -> str:
-    """The lines of a hunk as a block of code; nothing where it has none."""
+    """Return the lines of a hunk as a code block, or an empty text without lines."""
     if not hunk:
         return ""
-    body = "".join(f"{shown(line)}\n" for line in hunk[:MAX_HUNK_LINES])
+    body = "".join(f"{escaped(line)}\n" for line in hunk[:MAX_HUNK_LINES])
     cut = len(hunk) - MAX_HUNK_LINES
-    more = f"\n… and {cut} lines more\n" if cut > 0 else ""
+    more = f"\n… and {cut} more lines\n" if cut > 0 else ""
     return f"\n{FENCE}diff\n{body}{FENCE}\n{more}"
 
 
-def shown(text: str) -> str:
-    """`text` with all characters escaped that would not show, or act on a terminal."""
+def escaped(text: str) -> str:
+    """Return `text` with escapes for invisible characters and terminal controls."""
     return "".join(
         char if char.isprintable() or char == "\t" else char.encode("unicode_escape").decode()
         for char in text
@@ -111,9 +111,9 @@ def shown(text: str) -> str:
 
 
 def words(renders: Collection[str], everything: Collection[str]) -> str:
-    """Name `renders`, which are some of `everything`: "all renders", "every python render", …
+    """Name `renders`, a subset of `everything`: "all renders", "every python render", …
 
-    Each part of the text stands for renders that are all meant, so the text is exact.
+    Each part of the text stands only for members of `renders`, so the text is exact.
     """
     if len(renders) == len(everything):
         return "all renders"
@@ -124,9 +124,10 @@ def words(renders: Collection[str], everything: Collection[str]) -> str:
         names += [f"every render with +{option}" for option in options] or ["every plain render"]
         for name in names:
             groups.setdefault(name, set()).add(render)
-    found, left = [], set(renders)
+    parts: list[str] = []
+    left = set(renders)
     for name, group in sorted(groups.items(), key=lambda item: -len(item[1])):
         if group <= set(renders) and len(group & left) > 1:
-            found.append(name)
+            parts.append(name)
             left -= group
-    return ", ".join(found + sorted(left))
+    return ", ".join(parts + sorted(left))

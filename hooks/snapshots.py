@@ -1,10 +1,11 @@
-"""Snapshots: the renders of all variants as real files, so that a change of them can be reviewed.
+"""Snapshots: the renders of all variants as files, so that their changes can be reviewed.
 
-The folder of a plain render has all its files, `<base>+<option>` the files that the option adds or
-changes. Copier copies a file without Jinja from `template/` as it is: COPIED.txt names its source,
-whose own diff shows a change. An earlier folder of the same language may have the very bytes at the
-same path: then SAME_AS.txt names that folder, and the file is not kept again. Another vendor of the
-model replaces the modules of the first one: LEFT_OUT.txt lists those that it has no use for.
+The folder of a plain render has all its files. `<base>+<option>` has the files that the option adds
+or changes. Files that are not stored:
+
+- COPIED.txt lists the sources in `template/` of files without Jinja, which Copier copies unchanged.
+- SAME_AS.txt lists files that an earlier folder of the same language has at the same path.
+- LEFT_OUT.txt lists modules of the base that another model vendor does not need.
 """
 
 import shutil
@@ -29,14 +30,14 @@ LEFT_OUT = "LEFT_OUT.txt"
 
 @dataclass(frozen=True)
 class File:
-    """A file's content, and whether it can be executed: the one part of its mode that Git keeps."""
+    """A file's content, and its executable bit, the only part of the mode that Git stores."""
 
     content: bytes
     executable: bool
 
     @property
     def mode(self) -> str:
-        """The mode as Git writes it."""
+        """Return the mode in Git's notation."""
         return "100755" if self.executable else "100644"
 
 
@@ -45,11 +46,11 @@ Trees = dict[str, Tree]
 
 
 class OptionError(Exception):
-    """An option leaves out a file of its base; the text says which."""
+    """An option removes a file of its base. The text names the file."""
 
 
 def read(folder: Path) -> Tree:
-    """Every file under `folder` by its path there."""
+    """Return the files of `folder` by relative path."""
     return {
         path.as_posix(): File(file.read_bytes(), bool(file.stat().st_mode & 0o100))
         for path in files_of(folder)
@@ -58,13 +59,13 @@ def read(folder: Path) -> Tree:
 
 
 def sources(root: Path) -> Tree:
-    """The files of `template/` that Copier copies as they are, by their path there."""
+    """Return the files of `template/` that Copier copies unchanged, by relative path."""
     tree = read(root / FILES)
     return {path: file for path, file in tree.items() if not path.endswith(SUFFIX)}
 
 
 def destination(source: str) -> str:
-    """The path in a render of a file of `template/`: its first folder has the language."""
+    """Return the path of a file of `template/` in a render. Its first folder is the language."""
     _, *parts = PurePosixPath(source).parts
     while len(parts) > 1 and parts[0].startswith("{{"):  # the folder of an answer
         parts.pop(0)
@@ -72,29 +73,29 @@ def destination(source: str) -> str:
 
 
 def rendered(root: Path) -> Trees:
-    """What the snapshots of the template in `root` should be. Raises RenderError, OptionError."""
+    """Return the correct snapshots of the template in `root`. Raises RenderError, OptionError."""
     return kept(trees(root), sources(root))
 
 
 def trees(root: Path, variants: Collection[str] = VARIANTS) -> Trees:
-    """Every file that each of the variants renders, by variant. Raises RenderError."""
+    """Return all files of each variant. Raises RenderError."""
     with without_git(root) as template, ProcessPoolExecutor() as pool:
         return dict(zip(variants, pool.map(partial(tree, template), variants), strict=True))
 
 
 def tree(template: Path, variant: str) -> Tree:
-    """Every file that one variant renders. Raises RenderError."""
+    """Return all files of a variant. Raises RenderError."""
     with tempfile.TemporaryDirectory() as folder:
         render(template, answers_of(variant), Path(folder) / variant)
         return read(Path(folder) / variant)
 
 
 def kept(whole: Trees, sources: Tree) -> Trees:
-    """The part of each render that its snapshot holds, from whole renders in their order.
+    """Return the snapshots of whole renders, which are in the order of VARIANTS.
 
-    Raises OptionError when an option other than a vendor removes a file, and edits with it.
+    Raises OptionError if an option, other than a model vendor, removes a file.
     """
-    found: Trees = {}
+    parts: Trees = {}
     first: dict[tuple[str, str, File], str] = {}
     origins = {
         (source.partition("/")[0], destination(source), file): source
@@ -107,10 +108,10 @@ def kept(whole: Trees, sources: Tree) -> Trees:
         if removed and "model" not in VARIANTS.get(variant, {}):
             raise OptionError(
                 f"{variant} leaves out {', '.join(removed)}, which {base} has:"
-                " an option may add or change files, never remove one"
+                " an option may add or change files, but not remove them"
             )
         language = language_of(variant)
-        found[variant] = {}
+        parts[variant] = {}
         copied = ""
         same = ""
         for path, file in sorted(tree.items()):
@@ -123,20 +124,20 @@ def kept(whole: Trees, sources: Tree) -> Trees:
             if base and holder != variant:
                 same += f"{path} = {holder}\n"
             else:
-                found[variant][path] = file
+                parts[variant][path] = file
         if copied:
-            found[variant][COPIED] = File(copied.encode(), False)
+            parts[variant][COPIED] = File(copied.encode(), False)
         if same:
-            found[variant][SAME_AS] = File(same.encode(), False)
+            parts[variant][SAME_AS] = File(same.encode(), False)
         if removed:
             lines = "".join(f"{path}\n" for path in removed)
-            found[variant][LEFT_OUT] = File(lines.encode(), False)
+            parts[variant][LEFT_OUT] = File(lines.encode(), False)
     # An option that changes nothing has no folder.
-    return {variant: tree for variant, tree in found.items() if tree}
+    return {variant: tree for variant, tree in parts.items() if tree}
 
 
 def whole(variant: str, kept: Trees, sources: Tree) -> Tree:
-    """The render of `variant` that `kept`, of all variants, stands for: the reverse of `kept`."""
+    """Return the whole render of `variant` from the snapshots of all variants."""
     base = base_of(variant)
     own = dict(kept.get(variant, {}))
     copied = own.pop(COPIED, File(b"", False)).content.decode().splitlines()
@@ -153,32 +154,32 @@ def whole(variant: str, kept: Trees, sources: Tree) -> Tree:
 
 
 def recorded(root: Path) -> Trees:
-    """The snapshots as they are kept, by variant. A file beside the folders counts as one too."""
+    """Return the stored snapshots by variant. A file beside the folders counts as a variant."""
     folder = root / SNAPSHOTS
     paths = sorted(folder.iterdir()) if folder.is_dir() else []
     return {path.name: read(path) for path in paths}
 
 
 def recorded_whole(root: Path) -> Trees:
-    """Every file that each variant renders, as the snapshots say: nothing is rendered.
+    """Return all files of each variant from the snapshots, without rendering.
 
-    A variant that has no folder is like its base. Raises KeyError when a file is missing.
+    A variant without a folder equals its base. Raises KeyError if a file is missing.
     """
-    found = recorded(root)
+    parts = recorded(root)
     origins = sources(root)
-    return {variant: whole(variant, found, origins) for variant in {**VARIANTS, **found}}
+    return {variant: whole(variant, parts, origins) for variant in {**VARIANTS, **parts}}
 
 
 def committed(root: Path, commit: str) -> Trees:
-    """Every file that each variant renders at `commit`, as its snapshots say.
+    """Return all files of each variant from the snapshots at `commit`.
 
-    Raises CommitError when the commit has no snapshots.
+    Raises CommitError if the commit has no snapshots.
     """
     try:
         with extracted(root, commit, SNAPSHOTS.as_posix(), FILES) as folder:
             return recorded_whole(folder)
     except CommitError as error:
-        hint = "the tag of a release has none, and the commit before it has"
+        hint = "the tag of a release lacks them; compare with the commit before it"
         reason = f"{commit[:10]} has no snapshots to compare with ({hint}): {error}"
         raise CommitError(reason) from error
     except KeyError as error:
@@ -186,7 +187,7 @@ def committed(root: Path, commit: str) -> Trees:
 
 
 def write(root: Path, trees: Trees) -> None:
-    """Replace every snapshot of `root` by `trees`."""
+    """Replace all snapshots of `root` with `trees`."""
     folder = root / SNAPSHOTS
     if folder.exists():
         shutil.rmtree(folder)

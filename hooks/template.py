@@ -1,4 +1,4 @@
-"""The template as data: settings, questions, files, and every set of answers that they allow."""
+"""The template as data: settings, questions, files, and all allowed sets of answers."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ QUESTIONS = "copier.yml"
 FILES = "template"
 SUFFIX = ".jinja"
 
-# What Copier itself gives to every template, as it is for a project in a folder `my-agent`.
+# Copier's own variables, with their values for a project in a folder `my-agent`.
 BUILT_IN: dict[str, Any] = {
     "_copier_answers": {},
     "_copier_conf": {
@@ -36,12 +36,12 @@ BUILT_IN: dict[str, Any] = {
 
 
 class TemplateError(Exception):
-    """The template cannot be read; the text is one line that says why."""
+    """The template cannot be read. The text is one line with the reason."""
 
 
 @dataclass(frozen=True, order=True)
 class Finding:
-    """One mistake in the template: a stable id, where it is, and what to do about it."""
+    """A mistake in the template: a stable id, its place, and the remedy."""
 
     id: str
     file: str
@@ -49,14 +49,14 @@ class Finding:
     message: str
 
     def __str__(self) -> str:
-        """The line that is shown."""
+        """Return the line of the report."""
         place = f"{self.file}:{self.line}" if self.line else self.file
         return f"{self.id} {place} {self.message}"
 
 
 @dataclass
 class Template:
-    """One template: what copier.yml says, and the files of template/."""
+    """A template: the content of copier.yml, and the files of template/."""
 
     root: Path
     settings: dict[str, Any]
@@ -68,14 +68,14 @@ class Template:
 
     @cached_property
     def jinja(self) -> SandboxedEnvironment:
-        """Jinja as Copier sets it up for this template."""
+        """Return Jinja with Copier's options for this template."""
         options = {**(self.settings.get("_envops") or {}), "undefined": StrictUndefined}
         filters = "jinja2_ansible_filters.AnsibleCoreFiltersExtension"
         return SandboxedEnvironment(extensions=[filters], **options)
 
     @cached_property
     def files(self) -> list[PurePosixPath]:
-        """The files of template/, sorted, relative to it, without caches."""
+        """Return the files of template/, sorted, relative to it, without caches."""
         folder = self.root / FILES
         paths = (path.relative_to(folder) for path in folder.rglob("*") if not path.is_dir())
         kept = (path for path in paths if not set(CACHES).intersection(path.parts))
@@ -83,23 +83,23 @@ class Template:
 
     @cached_property
     def asked(self) -> list[str]:
-        """The questions whose answers a project records."""
+        """Return the questions whose answers a project records."""
         return [name for name, q in self.questions.items() if q.get("when") is not False]
 
     @cached_property
     def combinations(self) -> list[dict[str, Any]]:
-        """Every set of answers that the choices allow, derived answers and built-ins included."""
-        found = [BUILT_IN]
+        """Return all allowed sets of answers, with derived answers and BUILT_IN."""
+        sets = [BUILT_IN]
         for name in self.questions:
-            found = [
+            sets = [
                 {**answers, name: value}
-                for answers in found
+                for answers in sets
                 for value in self.allowed(name, answers)
             ]
-        return found
+        return sets
 
     def allowed(self, name: str, answers: dict[str, Any]) -> list[Any]:
-        """The values that question `name` may have after `answers`: its choices, or its default."""
+        """Return the allowed values of question `name` after `answers`: its choices or default."""
         question = self.questions[name]
         when = question.get("when", True)
         is_asked = value_of(self.text(when, answers)) if isinstance(when, str) else when
@@ -110,12 +110,12 @@ class Template:
             for value, validator in self.choices(name, answers)
             if not self.text(validator, answers).strip()
         ]
-        # Of several choices at once: none, each alone, and all.
-        several = [[], *([value] for value in values), values]
-        return several if question.get("multiselect") else values
+        # A multiselect has too many subsets: none, each alone, and all stand for them.
+        subsets = [[], *([value] for value in values), values]
+        return subsets if question.get("multiselect") else values
 
     def default(self, name: str, answers: dict[str, Any]) -> Any:
-        """The answer that --defaults gives to question `name` after `answers`."""
+        """Return the answer of --defaults to question `name` after `answers`."""
         question = self.questions[name]
         default = question.get("default")
         if not isinstance(default, str):
@@ -124,7 +124,7 @@ class Template:
         return text if question.get("type", "yaml") in ("str", "path") else value_of(text)
 
     def choices(self, name: str, answers: dict[str, Any]) -> Iterator[tuple[Any, str]]:
-        """The choices of question `name`, each a value and the validator that may refuse it."""
+        """Yield the choices of question `name`: each a value and its validator."""
         choices = self.questions[name].get("choices") or []
         if isinstance(choices, str):
             choices = yaml.safe_load(self.text(choices, answers))
@@ -136,44 +136,46 @@ class Template:
                 yield value, ""
 
     def text(self, source: str, answers: dict[str, Any]) -> str:
-        """Render one string of copier.yml or one part of a file's name.
+        """Render a string of copier.yml or a part of a path.
 
-        Raises TemplateError when that fails with these answers.
+        Raises TemplateError if that fails with these answers.
         """
         try:
             if source not in self._compiled:
                 used = meta.find_undeclared_variables(self.jinja.parse(source))
                 self._compiled[source] = self.jinja.from_string(source), sorted(used)
             compiled, names = self._compiled[source]
-            # Few answers matter to a source.
+            # A source uses few answers, so most results can be reused.
             key = (source, *(repr(answers.get(name, ...)) for name in names))
             if key not in self._rendered:
                 self._rendered[key] = compiled.render(answers)
             return self._rendered[key]
         # A filter may raise anything.
         except Exception as error:
-            given = {name: answers[name] for name in self.questions if name in answers}
-            raise TemplateError(f"{source.strip()!r} fails: {error}, with {given}") from error
+            values = {name: answers[name] for name in self.questions if name in answers}
+            raise TemplateError(f"{source.strip()!r} fails: {error}, with {values}") from error
 
     def source(self, path: PurePosixPath) -> str:
-        """The text of the file `path` of template/."""
+        """Return the text of the file `path` of template/."""
         return (self.root / FILES / path).read_text(encoding="utf-8", errors="replace")
 
     def top(self, answers: dict[str, Any]) -> PurePosixPath:
-        """The folder that is rendered with `answers`."""
+        """Return the folder that Copier renders with `answers`."""
         return PurePosixPath(self.text(self.settings["_subdirectory"], answers))
 
     @cached_property
     def folders(self) -> dict[tuple[str, ...], list[PurePosixPath]]:
-        """The files by the parts of the folder in which they are."""
-        found: dict[tuple[str, ...], list[PurePosixPath]] = {}
+        """Return the files by the parts of their folder."""
+        folders: dict[tuple[str, ...], list[PurePosixPath]] = {}
         for path in self.files:
-            found.setdefault((FILES, *path.parent.parts), []).append(path)
-        return found
+            folders.setdefault((FILES, *path.parent.parts), []).append(path)
+        return folders
 
     def targets(self, answers: dict[str, Any]) -> dict[PurePosixPath, str]:
-        """Where each file of template/ goes that is rendered with `answers`."""
-        top, found, texts = self.top(answers).parts, dict[PurePosixPath, str](), dict[str, str]()
+        """Return the path in the render of each file that is rendered with `answers`."""
+        top = self.top(answers).parts
+        targets = dict[PurePosixPath, str]()
+        texts = dict[str, str]()
         for parts, paths in self.folders.items():
             if parts[: len(top)] != top:
                 continue
@@ -189,11 +191,11 @@ class Template:
                     if path.name not in texts:
                         texts[path.name] = self.text(path.name, answers)
                     if name := texts[path.name].removesuffix(SUFFIX):
-                        found[path] = place + name
-        return found
+                        targets[path] = place + name
+        return targets
 
 
 @cache
 def value_of(text: str) -> Any:
-    """What a text is as YAML. Few texts are asked for often: read only, and kept."""
+    """Return the YAML value of a text. It is cached: do not change it."""
     return yaml.safe_load(text)

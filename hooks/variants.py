@@ -1,4 +1,4 @@
-"""The renders that are reviewed, tested and installed: a name and the answers that make it."""
+"""The variants: named sets of answers that are rendered for reviews and tests."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +17,7 @@ EXTRAS = (
     "ai-sdk-ui",
     "ui",
 )
-# Besides the default of each framework, which its plain render has.
+# Without the default model of each framework, which the plain render has.
 MODELS = {
     "strands": ("anthropic", "openai", "openai-compatible"),
     "vercel": ("anthropic", "bedrock", "gateway", "openai-compatible"),
@@ -25,7 +25,7 @@ MODELS = {
 
 
 def renders(target: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The variants of one target: `<base>+<option>` is `<base>` with one more answer."""
+    """Yield the variants of a target: `<base>+<option>` is `<base>` with another answer."""
     memory = {"long_term_memory": "agentcore"}
     yield target, {"target": target}
     for model in MODELS[target.partition("-")[0]]:
@@ -49,15 +49,15 @@ VARIANTS = dict(variant for target in TARGETS for variant in renders(target))
 
 
 def answers_of(variant: str) -> dict[str, Any]:
-    """The answers that render `variant`. Raises KeyError for an unknown one."""
+    """Return the answers of `variant`. Raises KeyError for an unknown variant."""
     return {"project_name": PROJECT_NAME, **VARIANTS[variant]}
 
 
 def base_of(variant: str) -> str | None:
-    """The variant that `variant` adds one option to, or None where it stands alone."""
+    """Return the variant to which `variant` adds an option, or None for a plain render."""
     return variant.rpartition("+")[0] or None
 
 
 def language_of(variant: str) -> str:
-    """The language of a render named `<framework>-<language>+<option>…`."""
+    """Return the language of a variant named `<framework>-<language>+<option>…`."""
     return variant.partition("+")[0].rpartition("-")[2]

@@ -1,7 +1,7 @@
 """Weigh the sources of renders: the tokens of each room, which is a folder below `src`.
 
-Comments, docstrings and blanks do not count, and a string is one token. So statements that are
-joined on a line weigh as much as before. hooks/weights.json has the weights of the last release.
+Comments, docstrings and blanks do not count, and a string is one token. So joining statements on a
+line saves nothing. hooks/weights.json has the weights of the last release.
 """
 
 import json
@@ -21,7 +21,7 @@ from hooks.variants import EXTRAS, PROJECT_NAME, STORES, TARGETS
 FILE = Path("hooks") / "weights.json"
 CHANGELOG = "CHANGELOG.md"
 SOURCES = "src"
-# The package of a Python render has the modules that TypeScript has in `src` itself.
+# A Python render has these modules in a package, TypeScript has them directly in `src`.
 PACKAGES = ("app", PROJECT_NAME.replace("-", "_"))
 GROWTH = 1.05
 
@@ -31,7 +31,8 @@ PYTHON = re.compile(
     r"|[rbfuRBFU]{0,2}(?:\"\"\"(?:.|\n)*?\"\"\"|'''(?:.|\n)*?'''"
     r"|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*')|" + WORD
 )
-# A regular expression follows what no division can follow; a quote in it begins no string.
+# A slash after these characters starts a regular expression, not a division. A quote inside does
+# not start a string.
 REGEX = (
     r"(?:(?<=[(,=:\[!&|?{};\n])|(?<=return))\s*"
     r"/(?![*/])(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\n\[])+/[a-z]*"
@@ -60,7 +61,7 @@ def room_of(path: PurePosixPath) -> str:
 
 
 def weigh_files(project: Path) -> Files:
-    """Return the tokens of each source of a render, libraries left out."""
+    """Return the tokens of each source of a render, without libraries."""
     paths = (PurePosixPath(path.as_posix()) for path in files_of(project))
     return {
         path: tokens(project / path)
@@ -97,9 +98,9 @@ def weigh(root: Path) -> Weights:
     """Return the tokens of each room of the template in `root`, by target. Raises RenderError."""
     rows = [(target, answers) for target in TARGETS for answers in renders_of(target)]
     with without_git(root) as template, ProcessPoolExecutor() as pool:
-        found = list(pool.map(partial(weigh_render, template), [answers for _, answers in rows]))
+        weighed = list(pool.map(partial(weigh_render, template), [answers for _, answers in rows]))
     renders: dict[str, list[Files]] = defaultdict(list)
-    for (target, _), files in zip(rows, found, strict=True):
+    for (target, _), files in zip(rows, weighed, strict=True):
         renders[target].append(files)
     rooms: Weights = defaultdict(dict)
     for target, (plain, *others) in renders.items():
@@ -111,8 +112,8 @@ def weigh(root: Path) -> Weights:
 def weigh_rooms(plain: Files, others: list[Files]) -> Counter[str]:
     """Return the tokens of each room of a target.
 
-    The rooms of the plain render are weighed there. The others are what answers add: a folder, or
-    a module in a folder of the plain render. Of the versions of a file the heaviest counts.
+    A room of the plain render has its weight there. Answers add other rooms: a folder, or a module
+    in a folder of the plain render. Of several versions of a file, the heaviest counts.
     """
     rooms = Counter[str]()
     for path, weight in plain.items():
@@ -129,7 +130,7 @@ def weigh_rooms(plain: Files, others: list[Files]) -> Counter[str]:
 
 
 def read_last(root: Path) -> tuple[str, Weights]:
-    """Return the last release and its weights; nothing where there is no file."""
+    """Return the last release and its weights; both empty without a file."""
     path = root / FILE
     if not path.exists():
         return "", {}
@@ -138,30 +139,30 @@ def read_last(root: Path) -> tuple[str, Weights]:
 
 
 def write_last(root: Path, release: str, weights: Weights) -> None:
-    """Write the weights of a release, with which later renders are compared."""
+    """Write the weights of a release, for comparison with later renders."""
     data = {"release": release, "rooms": weights}
     (root / FILE).write_text(json.dumps(data, indent=2) + "\n", "utf-8", newline="\n")
 
 
 def check_weights(before: Weights, now: Weights, text: str) -> Iterator[Finding]:
-    """Report each room that is new or has grown without a word in `text`.
+    """Report each new or grown room that `text` does not name.
 
-    `text` is what CHANGELOG says about the coming release: it names a room as in `store/` or, if
-    that is a module, as in `own_memory`. There is nothing to report where no release has weights.
+    `text` is the section of the next release in CHANGELOG. It names a room as `store/` or, for a
+    module, as `own_memory`. Without weights of a release there is nothing to report.
     """
     if not before:
         return
     for room, weights in now.items():
-        grown = [
+        growths = [
             f"{target} {before[room][target]} -> {weight}"
             if target in before.get(room, {})
             else f"{target} {weight}"
             for target, weight in weights.items()
             if weight > before.get(room, {}).get(target, 0) * GROWTH
         ]
-        if grown and not re.search(rf"`{re.escape(room)}/?`", text):
+        if growths and not re.search(rf"`{re.escape(room)}/?`", text):
             message = (
-                f"does not say why {room}/ weighs more ({', '.join(grown)} tokens):"
+                f"does not say why {room}/ weighs more ({', '.join(growths)} tokens):"
                 f" add a sentence that names `{room}/` to the section next"
             )
             yield Finding("weight", CHANGELOG, None, message)

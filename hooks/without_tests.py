@@ -1,6 +1,6 @@
-"""What a tag has: the release without its tests, which every `copier update` would check out.
+"""The commit of a tag: a release without tests, which every `copier update` would check out.
 
-Copier checks a template out five times for an update, and two files of three are tests.
+Copier checks out a template five times for an update, and two thirds of its files are tests.
 """
 
 import os
@@ -17,8 +17,8 @@ LINK = re.compile(r"\]\(([^)#\s]+)")
 
 
 def linked(root: Path, texts: set[Path]) -> set[Path]:
-    """The files in `root` that Markdown texts link to, and those that these link to."""
-    found: set[Path] = set()
+    """Return the files in `root` that texts link to, also through other texts."""
+    targets: set[Path] = set()
     while texts:
         links = {
             Path(os.path.normpath(text.parent / link))
@@ -26,17 +26,17 @@ def linked(root: Path, texts: set[Path]) -> set[Path]:
             for link in LINK.findall((root / text).read_text("utf-8"))
             if ":" not in link
         }
-        new = {link for link in links - found if (root / link).is_file()}
-        found |= new
+        new = {link for link in links - targets if (root / link).is_file()}
+        targets |= new
         texts = {path for path in new if path.suffix == ".md"}
-    return found
+    return targets
 
 
 def commit_without_tests(root: Path, version: str) -> str:
-    """Make a commit on top of the last one that lacks the tests; return its id.
+    """Create a commit without the tests on top of the last commit, and return its id.
 
-    What a text links to stays, so that no link of the tag leads nowhere. Neither the branch nor
-    the files of `root` change. Raises CommitError when Git fails.
+    Files that a text links to stay, so no link in the tag breaks. The branch and the files of
+    `root` do not change. Raises CommitError if Git fails.
     """
     files = [
         Path(name) for name in read_or_refuse(root, "ls-files", "-z").decode().split("\0")[:-1]
@@ -53,9 +53,9 @@ def commit_without_tests(root: Path, version: str) -> str:
         index = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
         read_or_refuse(root, "read-tree", "HEAD", **index)
         read_or_refuse(
-            root, "update-index", "-z", "--force-remove", "--stdin", given=removed, **index
+            root, "update-index", "-z", "--force-remove", "--stdin", text=removed, **index
         )
         tree = read_or_refuse(root, "write-tree", **index).decode().strip()
-    message = f"Release {version} as it is copied, without tests"
-    made = read_or_refuse(root, "commit-tree", tree, "-p", "HEAD", "-m", message)
-    return made.decode().strip()
+    message = f"Release {version}, without tests"
+    commit = read_or_refuse(root, "commit-tree", tree, "-p", "HEAD", "-m", message)
+    return commit.decode().strip()

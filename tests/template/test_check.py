@@ -138,11 +138,11 @@ FAULTS: list[tuple[str, Edit]] = [
         questions('validator: ""}}\n  default: red', 'validator: "no"}}\n  default: blue'),
     ),
     (
-        f"{UNDEFINED} copier.yml red.default uses color, which no question",
+        f"{UNDEFINED} copier.yml red.default uses color, which no earlier question",
         questions("colour == 'red'", "color == 'red'"),
     ),
     (
-        f"{UNDEFINED} copier.yml project_name.default uses colour, which no question before it",
+        f"{UNDEFINED} copier.yml project_name.default uses colour, which no earlier question",
         questions("default: my-agent", 'default: "{{ colour }}"'),
     ),
     (
@@ -175,10 +175,10 @@ FAULTS: list[tuple[str, Edit]] = [
     (f"name {PROJECT}/a .jinja has a name", add("a .jinja", "{{ colour }}")),
     (
         f"layer-overlap {PROJECT}/{{{{ red }}}}/src/my_agent/main.py"
-        " goes to src/my_agent/main.py, as templ",
+        " goes to src/my_agent/main.py, like templ",
         add("src/my_agent/main.py"),
     ),
-    (f"layer-overlap {PROJECT}/readme.md goes to readme.md, as", add("readme.md")),
+    (f"layer-overlap {PROJECT}/readme.md goes to readme.md, like", add("readme.md")),
     (
         f"never-rendered {PROJECT}/{{{{ blue }}}}/src/my_agent/main.py"
         " is neither rendered nor included",
@@ -197,7 +197,10 @@ FAULTS: list[tuple[str, Edit]] = [
         add("a.md.jinja", '{% include "template/shared/other.jinja" %}\n'),
     ),
     ("render-failed strands-python ZeroDivisionError", add("a.jinja", "{{ colour | int / 0 }}")),
-    ("size-columns a.md:2 has 101 columns, 100 are allowed", add("a.md", "a\n" + "a" * 101)),
+    (
+        "size-columns a.md:2 has 101 columns; at most 100 are allowed",
+        add("a.md", "a\n" + "a" * 101),
+    ),
 ]
 
 
@@ -272,7 +275,7 @@ def test_a_choice_that_other_answers_forbid_is_not_looked_at(tmp_path: Path) -> 
         ("", "is not a mapping"),
         ("a: {type: str}\n", "has no _subdirectory"),
         ("_subdirectory: template\nmodel: bedrock\n", "model is not a mapping"),
-        ("_subdirectory: template\n_envops: {undefind: 1}\n", "_envops is not what Jinja takes"),
+        ("_subdirectory: template\n_envops: {undefind: 1}\n", "Jinja rejects _envops"),
     ],
 )
 def test_questions_that_cannot_be_read_are_one_error(

@@ -166,11 +166,11 @@ def test_snapshots_are_compared_written_and_compared_again(hooks: Hooks, root: P
     assert "### `README.md`\n\nadded; all renders\n" in missing.out
 
     assert hooks("snapshots", "--write").code == 0
-    assert hooks("snapshots") == Result(0, "snapshots are as rendered\n", "")
+    assert hooks("snapshots") == Result(0, "the snapshots match the renders\n", "")
 
     (root / PROJECT / "NEWS.md").write_text("new\n")
     changed = hooks("snapshots")
-    changed.refused(1, "the snapshots are not as rendered")
+    changed.refused(1, "the snapshots differ from the renders")
     assert changed.out.splitlines().count("+new") == 1
 
     (root / PROJECT / "NEWS.md").unlink()

@@ -93,13 +93,17 @@ class Mistake:
 
 
 MISTAKES = [
-    Mistake(unsafe_feature, "unsafe-feature", "copier.yml _tasks", "say what to do in a message"),
-    Mistake(question_without_default, "missing-default", "copier.yml region", "add one"),
+    Mistake(
+        unsafe_feature, "unsafe-feature", "copier.yml _tasks", "describe the step in a message"
+    ),
+    Mistake(question_without_default, "missing-default", "copier.yml region", "add a default"),
     Mistake(renamed_file, "lost-file", "src/my_agent/agent.py", "keep its name"),
-    Mistake(dropped_choice, "dropped-choice", "copier.yml colour", "blue any more, .*: keep it"),
+    Mistake(dropped_choice, "dropped-choice", "copier.yml colour", "choice blue, .*: keep it"),
     Mistake(name_that_is_not_portable, "name", f"{PROJECT}/what is new?.md", "rename it"),
     Mistake(secret_question, "unsafe-feature", "copier.yml colour.secret", "read it at run time"),
-    Mistake(typo, "undefined-name", f"{PROJECT}/NEWS.md.jinja:1", "projct_name, .*: mend the name"),
+    Mistake(
+        typo, "undefined-name", f"{PROJECT}/NEWS.md.jinja:1", "projct_name, .*: correct the name"
+    ),
     Mistake(layer_collision, "layer-overlap", PROJECT, "make their answers exclude each other"),
     Mistake(default_that_should_be_text, "changed-default", "copier.yml", "make it text of the"),
     Mistake(no_answers_file, "answers-file", PROJECT, "is missing, so no project could be updated"),
@@ -165,7 +169,7 @@ def test_a_question_that_was_released_may_take_several_answers(released: Path) -
     assert history(released) == []  # each project keeps what it recorded
     questions(released, "choices: [page, traces]", "choices: [page]")
     (finding,) = history(released)
-    assert finding.startswith("dropped-choice copier.yml more has no choice traces")
+    assert finding.startswith("dropped-choice copier.yml more no longer has the choice traces")
 
 
 def test_modules_of_the_template_may_be_renamed_and_layers_moved(released: Path) -> None:

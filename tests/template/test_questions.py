@@ -22,8 +22,8 @@ ASKED = {
 }
 CHOICES = {name: list(load(ROOT).choices(name, {})) for name in ASKED if "choices" in ASKED[name]}
 
-FORM = "Like my-agent: a letter, then letters a-z, digits or single hyphens; 40 at most"
-TAKEN = "this name belongs to a package or command that the project needs"
+FORM = "like my-agent: a letter, then letters a-z, digits or single hyphens; at most 40"
+TAKEN = "the project needs a package or command of this name"
 NO_TEXT = "Could not convert|Invalid answer"
 NAMES: dict[str, list[Any]] = {
     FORM: [
@@ -42,8 +42,8 @@ WRONG: dict[str, dict[str, list[Any]]] = {
         NO_TEXT: [["strands-python"], None],
     },
     "package_name": {
-        "Like my_agent": ["", "My", "a-b", "1a", "a__b", "_a", "a_", "a" * 47, 1],
-        "belongs to a module": ["json", "strands", "class", "tests"],
+        "like my_agent": ["", "My", "a-b", "1a", "a__b", "_a", "a_", "a" * 47, 1],
+        "needs a module of this name": ["json", "strands", "class", "tests"],
         NO_TEXT: [["a"], None],
     },
     "model": {
@@ -107,7 +107,7 @@ def test_a_variable_that_is_computed_takes_no_answer(
 ) -> None:
     """Copier would take it, and write a folder of this name."""
     with pytest.raises(
-        ValueError, match=f"{name} is no question. Type an answer, as in -d session"
+        ValueError, match=f"{name} is not a question. Type an answer, as in -d session"
     ):
         run_copy(str(only_questions), tmp_path / "p", data={name: value}, defaults=True, quiet=True)
     assert not (tmp_path / "p").exists()
@@ -119,7 +119,7 @@ def test_what_is_no_question_takes_no_answer(
     name: str, given: dict[str, str], only_questions: Path, tmp_path: Path
 ) -> None:
     data = {**given, name: "vercel-python"}
-    with pytest.raises(ValueError, match=f"{name} is no question. Type an answer, as in -d"):
+    with pytest.raises(ValueError, match=f"{name} is not a question. Type an answer, as in -d"):
         run_copy(str(only_questions), tmp_path / "p", data=data, defaults=True, quiet=True)
     assert not (tmp_path / "p").exists()
 

@@ -62,7 +62,7 @@ def test_a_release_is_the_last_commit_without_its_tests(root: Path, hooks: Hooks
     second = head(root)
     made = hooks("release", "0.2.0").out
     tagged = head(root, "0.2.0^0")
-    assert made.startswith(f"0.2.0 is {tagged[:10]}\nnow  git push ")
+    assert made.startswith(f"0.2.0 is {tagged[:10]}\nto publish it, type  git push ")
     assert head(root, "0.2.0^0^") == second
     assert head(root, "0.1.0") == head(root, f"{second}~1")
     assert git(root, "diff", "--name-only", "--diff-filter=AM", second, "0.2.0") == ""
@@ -76,7 +76,7 @@ def test_a_release_is_the_last_commit_without_its_tests(root: Path, hooks: Hooks
     assert hooks("release", "--tags") == Result(0, "", "")
     assert hooks("notes", "0.2.0").out == f"{ENTRY}\n"
     hooks("release", "0.2.0").refused(1, "0.2.0 is not greater than 0.2.0")
-    hooks("review", "--against", "0.2.0").refused(2, "and the commit before it has")
+    hooks("review", "--against", "0.2.0").refused(2, "compare with the commit before it")
 
 
 def test_what_a_text_links_to_is_in_a_release(root: Path, hooks: Hooks) -> None:
@@ -145,7 +145,7 @@ def test_a_release_that_is_not_pushed_says_how_to(root: Path, origin: Path, hook
     before = head(origin)
     shutil.rmtree(origin / "objects")
     hooks("release", "0.2.0", "--push").refused(
-        1, "it is not pushed; later  git push --atomic origin HEAD refs/tags/0.2.0"
+        1, "the push failed; try again  git push --atomic origin HEAD refs/tags/0.2.0"
     )
     assert before == head(root, "0.2.0^0^^")
     assert releases.releases(root)[-1].version == "0.2.0"
@@ -172,7 +172,7 @@ def test_a_tag_is_signed_where_git_has_a_key(root: Path, hooks: Hooks, tmp_path:
         ("0.1.0", "0.1.0 is not greater than 0.1.0"),
         ("0.0.9", "is not greater than 0.1.0"),
         ("0.1", "is not greater than 0.1.0"),
-        ("v0.2.0", "is not how PEP 440 writes it: use 0.2.0"),
+        ("v0.2.0", "is not in the normal form of PEP 440: use 0.2.0"),
         ("0.2.0-rc1", "use 0.2.0rc1"),
         ("0.02", "use 0.2"),
         ("0.2.0\n", "use 0.2.0"),
@@ -240,9 +240,9 @@ def dropped(root: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
-        (dirty, "something is not committed"),
+        (dirty, "there are uncommitted changes: commit"),
         (no_words, "has no section 0.2.0"),
-        (tagged_elsewhere, "there is a tag 0.2.0 already"),
+        (tagged_elsewhere, "the tag 0.2.0 exists already"),
         (fault, "run python -m hooks check"),
         (stale, "run python -m hooks snapshots"),
         (dropped, "run python -m hooks check"),
@@ -297,7 +297,7 @@ def test_a_version_or_the_tags(arguments: list[str], hooks: Hooks) -> None:
         ("0.1.0 main\n", ":1 is not a version"),
         (f"0.1.0 {'a' * 40}\n\n", ":2 is not a version"),
         (f"0.2.0 {'a' * 40}\n0.1.0 {'a' * 40}\n", ":2: 0.1.0 is not greater than 0.2.0"),
-        (f"v1 {'a' * 40}\n", ":1: 'v1' is not how PEP 440"),
+        (f"v1 {'a' * 40}\n", ":1: 'v1' is not in the normal form"),
     ],
 )
 def test_a_list_that_is_wrong_says_where(tmp_path: Path, text: str, reason: str) -> None:

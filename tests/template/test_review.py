@@ -55,7 +55,7 @@ def trees(old: File, new: File, *renders: str) -> tuple[Trees, Trees]:
 def test_the_exit_code_says_whether_something_changes(repository: Path, hooks: Hooks) -> None:
     same = hooks("review", "--against", "HEAD")
     assert (same.code, same.err) == (0, "")
-    assert "nothing changes, against HEAD" in same.out
+    assert "no changes, against HEAD" in same.out
 
     (repository / PROJECT / "README.md.jinja").write_text("Read {{ project_name }}\n")
     (repository / PROJECT / "src/my_agent/agent.py").chmod(0o755)
@@ -66,9 +66,9 @@ def test_the_exit_code_says_whether_something_changes(repository: Path, hooks: H
     assert (
         found.out
         == f"""\
-## What changes in the renders
+## Changes in the renders
 
-files that change: 3, against HEAD
+changed files: 3, against HEAD
 
 ### `README.md`
 
@@ -122,13 +122,15 @@ def test_a_ref_that_names_no_commit_is_one_line_and_code_2(
     ref: str, repository: Path, hooks: Hooks
 ) -> None:
     assert repository.is_dir()
-    hooks("review", f"--against={ref}").refused(2, f"{ref!r} names no commit here")
+    hooks("review", f"--against={ref}").refused(2, f"{ref!r} is not a commit in this clone")
 
 
 def test_a_shallow_clone_says_how_to_get_the_rest(repository: Path, tmp_path: Path) -> None:
     commit(repository, "Another")
     git(tmp_path, "clone", "-q", "--depth=1", repository.as_uri(), "clone")
-    with pytest.raises(CommitError, match=r"'HEAD~1' names no commit here; .* --unshallow"):
+    with pytest.raises(
+        CommitError, match=r"'HEAD~1' is not a commit in this clone; .* --unshallow"
+    ):
         resolve(tmp_path / "clone", "HEAD~1")
 
 
@@ -216,11 +218,11 @@ def test_nothing_that_is_shown_acts_on_a_terminal_or_leaves_its_fence() -> None:
 def test_markdown_is_bounded_and_says_so() -> None:
     files = {f"f{number}": file(*map(str, range(500))) for number in range(9)}
     text = markdown(review({"a-b": {}}, {"a-b": files}), ["a-b"], "HEAD")
-    assert text.count("\n… and 101 lines more\n") == 9
+    assert text.count("\n… and 101 more lines\n") == 9
     files = {f"f{number:03}": file(*["x" * 1000] * 300) for number in range(9)}
     text = markdown(review({"a-b": {}}, {"a-b": files}), ["a-b"], "HEAD")
     assert len(text.encode()) < MAX_BYTES + 100
-    assert text.endswith("The rest is left off: run `python -m hooks review` in a terminal.\n")
+    assert text.endswith("To see the other files, run `python -m hooks review` in a terminal.\n")
 
 
 @pytest.mark.parametrize(

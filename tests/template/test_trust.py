@@ -199,5 +199,5 @@ def test_a_wrong_answer_ends_with_the_reason(questions: Path, tmp_path: Path) ->
     wrong = "project_name=my-agent\nfoo"
     result = copier("copy", "--defaults", "-d", wrong, questions, "project", cwd=tmp_path)
     assert result.returncode == 1
-    assert "Like my-agent: a letter, then" in last_line(result)
+    assert "like my-agent: a letter, then" in last_line(result)
     assert not (tmp_path / "project").exists()

@@ -87,12 +87,13 @@ def test_check_prints_the_tokens_of_each_room(hooks: Hooks, root: Path) -> None:
     (root / "CHANGELOG.md").write_text("# What changes\n\n## next\n\n- `src/` and `store/`.\n")
     result = hooks("check")
     assert result.code == 0, result
-    first, targets, source, store, old, last = result.out.splitlines()
+    first, targets, source, store, old, habits, last = result.out.splitlines()
     assert first == "tokens of each room, and the change since 0.1.0:"
     assert targets.split()[0] == "strands-python"
     assert source.split() == ["src", *["8", "new"] * 4]
     assert store.split() == ["store", *["60", "new"] * 4]
     assert old.split() == ["old", "gone"]
+    assert habits == "habits of translated English: 0"
     assert last == "no findings"
 
 

@@ -64,7 +64,7 @@ def test_a_line_that_both_sides_changed_is_a_conflict_and_nothing_else_is(
 
     said = copier("update", "--defaults", "-r", LATER, cwd=project)
     assert f"my-agent is up to date, from {release} to {LATER}.\n" in said
-    assert f"what you have to do: {later.template}/CHANGELOG.md\n" in said
+    assert f"steps that you have to take: {later.template}/CHANGELOG.md\n" in said
     is_python = target.endswith("-python")
     lock, renew = ("uv.lock", "uv lock") if is_python else ("package-lock.json", "npm install")
     assert f"If {lock} is in git, renew it, or CI fails: {renew}\n" in said
@@ -103,7 +103,7 @@ def test_an_update_names_the_changelog_on_github(
     monkeypatch.setenv("GIT_CONFIG_VALUE_0", "https://github.com/org/agent-template.git")
     said = copier("update", "--defaults", "-r", ":current:", "-d", "model=openai", cwd=project)
     assert f"my-agent is up to date, at {NEWEST}.\n" in said
-    assert "to do: https://github.com/org/agent-template/blob/HEAD/CHANGELOG.md\n" in said
+    assert "to take: https://github.com/org/agent-template/blob/HEAD/CHANGELOG.md\n" in said
 
 
 @pytest.mark.full
