@@ -96,7 +96,9 @@ export function checkRoutes(routes: Routes | undefined, file = 'src/routes.ts'):
     if (!/^[A-Z]+ \/\S*$/.test(name)) {
       return report(`'${name}' is not a valid route: write it like 'GET /version'.`)
     }
-    if (HARNESS_ROUTES.includes(name)) return report(`The harness has the route '${name}': choose another path.`)
+    if (HARNESS_ROUTES.includes(name)) {
+      return report(`The harness has the route '${name}': choose another path.`)
+    }
     const handler = typeof given === 'function' ? given : given?.handler
     if (typeof handler === 'function') return []
     return report(`The route '${name}' is neither a handler nor a \`route(handler)\`.`)
@@ -164,7 +166,9 @@ export function checkAgent(agent: AgentModule): Finding[] {
 /** Return findings about FINAL_TOOLS that are not among the names of all tools. */
 export function checkFinalTools(agent: AgentModule, names: readonly string[]): Finding[] {
   const unknown = agent.FINAL_TOOLS?.filter((name) => !names.includes(name)) ?? []
-  return unknown.map((name) => reportAgent(`FINAL_TOOLS names '${name}', but no tool has this name.`))
+  return unknown.map((name) => {
+    return reportAgent(`FINAL_TOOLS names '${name}', but no tool has this name.`)
+  })
 }
 
 function reportAgent(message: string): Finding {

@@ -15,7 +15,7 @@ export interface AgentOptions {
   readonly INTERVENTIONS?: InterventionHandler[]
 }
 
-/** Options that a turn cannot honour, and what to do instead. */
+/** Options that `prepare` cannot set, with the alternative. */
 export const REFUSED_OPTIONS: Record<string, string> = {
   conversationManager: 'set HISTORY_MESSAGES',
   messages: 'the session has them',

@@ -18,7 +18,7 @@ export interface AgentOptions {
   readonly TOOL_APPROVAL?: Parameters<typeof generateText>[0]['toolApproval']
 }
 
-/** Options that a turn cannot honour, and what to do instead. */
+/** Options that `prepare` cannot set, with the alternative. */
 export const REFUSED_OPTIONS: Record<string, string> = {
   abortSignal: 'use `currentTurn().signal`',
   messages: 'the session has them',
