@@ -428,7 +428,7 @@ def value_of(text: str) -> Json:
 def refuse_options(names: Collection[str]) -> None:
     """Raise AgentError if a capability added options of the agent that would be ignored."""
     if names:
-        what = f"The option {sorted(names)[0]} cannot be set by `prepare`."
+        what = f"The option {min(names)} cannot be set by `prepare`."
         raise AgentError("internal_error", detail=what)
 
 
