@@ -1,6 +1,5 @@
 """What all tests share: isolation from the developer's settings, and the template without git."""
 
-import gc
 import json
 import os
 import re
@@ -93,17 +92,6 @@ Once = Callable[[str, Callable[[], Any]], Any]
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Return the workers for two cores: slow tests wait, and each worker imports all modules."""
     return 3 if config.option.markexpr == "not slow" else 5
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Iterator[None]:
-    """Keep the collector of garbage from reading thousands of tests, which all stay, again."""
-    gc.disable()
-    try:
-        return (yield)
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
