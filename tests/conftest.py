@@ -88,6 +88,12 @@ Rendered = Callable[[str], Path]
 Once = Callable[[str, Callable[[], Any]], Any]
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Return the workers for two cores: slow tests wait, and each worker imports all modules."""
+    return 3 if config.option.markexpr == "not slow" else 5
+
+
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Delete what was compiled long ago: some of it was of copies that are gone."""
     if not hasattr(session.config, "workerinput"):

@@ -57,16 +57,18 @@ class Row:
 # (tests/renders/test_first_hour.py). The lists of modules are shorter here. In TypeScript one
 # command lints and checks types.
 TYPED = {"strands-python+valkey+agentcore", "strands-typescript+valkey+agentcore"}
-# A store and a memory are the same in all targets of a language, no test is about a model, and
-# each render has the tests of a plain one, which tests/mutation runs.
-TESTED = {
-    "strands-python+custom",
-    "vercel-python+valkey+agentcore",
-    "strands-typescript+valkey+agentcore",
-    "vercel-typescript+custom",
-}
-# In TypeScript. All options are in one of these, and the plain renders lack them.
+# Each language and each framework once. A store and a memory are the same in all targets of a
+# language, no test is about a model, and each render has the tests of a plain render.
+TESTED = {"vercel-python+custom", "strands-typescript+valkey+agentcore"}
+# All options are in these renders, and the plain renders lack them.
 USED = {
+    "strands-python",
+    "strands-python+s3",
+    "strands-python+valkey+agentcore",
+    "vercel-python",
+    "vercel-python+custom",
+    "vercel-python+ui",
+    "vercel-python+valkey",
     "strands-typescript",
     "strands-typescript+s3",
     "strands-typescript+valkey+agentcore",
@@ -100,7 +102,7 @@ def alone(variant: str) -> Row:
         rendered=When.EVERY_RUN,
         linted=in_run(is_python or variant in TYPED),
         typed=in_run(variant in TYPED),
-        used=in_run(is_python or variant in USED),
+        used=in_run(variant in USED),
         tested=in_run(variant in TESTED),
         switched=in_run(variant in SWITCHED) if capability_of(variant) else When.NEVER,
     )
@@ -120,8 +122,9 @@ MANY: dict[str, dict[str, str]] = {
     "vercel+in-process": {"session_store": "in-process", "model": "openai"},
 }
 USUAL_MANY = {"strands+s3", "strands+custom", "vercel+valkey"}
-# Every run checks these with the newest dependencies, the others with those that are installed.
-NEWEST = {"vercel+valkey-python", "strands+s3-typescript"}
+# The weekly run updates the dependencies of these. A fresh clone, as CI has in every run, installs
+# the newest dependencies anyway.
+NEWEST = {"vercel+custom-python", "strands+in-process-typescript"}
 
 
 def crowded(name: str, language: str) -> Row:

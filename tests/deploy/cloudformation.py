@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
 
 from tests.agentcore.shapes import Check
 
@@ -149,6 +148,9 @@ def lost(before: Stack, after: Stack) -> set[str]:
 
 def replaced(before: Stack, after: Stack, name: str) -> bool:
     """Whether an update makes another resource, as a create-only property has another value."""
+    # Each test process imports this module, and few need what takes a second to import.
+    from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
+
     if before.resources[name]["Type"] != after.resources[name]["Type"]:
         return True
     schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema(REGION, before.resources[name]["Type"])

@@ -217,6 +217,7 @@ def test_a_render_declares_what_it_imports_and_nothing_else(row: Row) -> None:
     run(installed(row.name), *PYTEST[:2], "deptry", "src", "--per-rule-ignores", late)
 
 
+@pytest.mark.slow
 def test_the_plugin_that_blocks_the_network_blocks_it(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(
         "import socket, urllib.request, pytest\n"

@@ -210,7 +210,7 @@ FAULTS: list[tuple[str, Edit]] = [
         checks.check_keys,
         checks.check_jinja,
         checks.check_names,
-        checks.check_defaults,
+        pytest.param(checks.check_defaults, marks=pytest.mark.slow),
         checks.check_answers_file,
         checks.check_layers,
     ],

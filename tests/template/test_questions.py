@@ -16,11 +16,12 @@ from hooks.variants import TARGETS, VARIANTS
 from tests.conftest import ROOT, Rendered
 from tests.installed import environment
 
-QUESTIONS: dict[str, Any] = load(ROOT).questions
+TEMPLATE = load(ROOT)
+QUESTIONS: dict[str, Any] = TEMPLATE.questions
 ASKED = {
     name: question for name, question in QUESTIONS.items() if question.get("when") is not False
 }
-CHOICES = {name: list(load(ROOT).choices(name, {})) for name in ASKED if "choices" in ASKED[name]}
+CHOICES = {name: list(TEMPLATE.choices(name, {})) for name in ASKED if "choices" in ASKED[name]}
 
 FORM = "like my-agent: a letter, then letters a-z, digits or single hyphens; at most 40"
 TAKEN = "the project needs a package or command of this name"
@@ -235,5 +236,5 @@ def test_every_choice_of_a_question_is_rendered_by_a_variant() -> None:
     recorded: dict[str, set[object]] = {name: set() for name in CHOICES}
     for answers in VARIANTS.values():
         for name, values in recorded.items():
-            values.update(listed(answers.get(name, load(ROOT).default(name, {**answers}))))
+            values.update(listed(answers.get(name, TEMPLATE.default(name, {**answers}))))
     assert recorded == {name: {value for value, _ in choices} for name, choices in CHOICES.items()}

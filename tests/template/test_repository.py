@@ -20,7 +20,13 @@ from tests.updates.commands import bash
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["ruff check", "ruff format --check", "mypy"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("ruff check", "ruff format --check", "mypy hooks"),
+        pytest.param("mypy", marks=pytest.mark.full),
+    ],
+)
 def test_hooks_and_tests_are_clean(command: str) -> None:
     result = subprocess.run(
         [sys.executable, "-m", *command.split()], cwd=ROOT, capture_output=True, text=True

@@ -122,6 +122,7 @@ def test_copy_update_and_recopy_work_without_trust(
     assert status.stdout == "", "a copy of the same release changes nothing"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("feature", ["_tasks: ['true']", "_jinja_extensions: [jinja2.ext.do]"])
 def test_a_template_that_needs_trust_would_be_seen_here(
     feature: str, questions: Path, tmp_path: Path
@@ -134,6 +135,7 @@ def test_a_template_that_needs_trust_would_be_seen_here(
     assert "unsafe" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_copy_below_a_link_warns_of_nothing(questions: Path, tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     (tmp_path / "link").symlink_to("disk")
@@ -181,6 +183,7 @@ def test_the_oldest_copier_that_is_allowed_renders_the_same(
     assert read(tmp_path / "then") == read(tmp_path / "now")
 
 
+@pytest.mark.slow
 def test_the_message_quotes_a_folder_with_a_space(questions: Path, tmp_path: Path) -> None:
     result = copier("copy", "--defaults", questions, "My Agent!", cwd=tmp_path)
     assert "cd 'My Agent!'\n" in result.stderr

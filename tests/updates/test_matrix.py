@@ -126,8 +126,9 @@ def test_own_stores_are_shown_as_deleted_and_carried_over_to_own_memory(
             assert ours.new in rejected.read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_a_project_of_the_last_release_is_updated(history: History) -> None:
-    """The core of the matrix, for every day."""
+    """The samples of the last release have no plain project of this target."""
     assert_kept(history, releases(ROOT)[-1].version, TARGETS[0])
 
 
