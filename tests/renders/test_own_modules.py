@@ -27,6 +27,16 @@ WRONG = {
         "ROUTES = {'GET /orders': 'answer'}",
         "ROUTES The route 'GET /orders' is neither a handler nor a `Route(handler)`.",
     ),
+    "sync": (
+        "routes.py",
+        "def answer(request, runtime): ...\n\n\nROUTES = {'GET /orders': answer}",
+        "ROUTES The handler of the route 'GET /orders' is not async: define it with `async def`.",
+    ),
+    "parameters": (
+        "routes.py",
+        HANDLER + "ROUTES = {'GET /{a}/{a}': answer}",
+        "ROUTES 'GET /{a}/{a}' is not a valid route: Duplicated param name a at path /{a}/{a}",
+    ),
     "final": (
         "agent.py",
         "\nFINAL_TOOLS = ['word_count', 'hand_over']\n",
@@ -147,3 +157,26 @@ def test_own_numbers_are_declared_and_may_be_negative_or_long(project: Path) -> 
     assert (
         "OFFSET is '-11': allowed is a whole number" in run(project, "check", OFFSET="-11").stdout
     )
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("ALLOWED_ORIGINS", "https://u:pa/sswd@shop.example ftp:x"),
+        ("ALLOWED_HOSTS", "user:s3cret:sswd@host:80"),
+        ("ALLOWED_ORIGINS", "https://shop.example/?api_key=sswd"),
+    ],
+)
+def test_check_shows_no_password(project: Path, variable: str, value: str) -> None:
+    checked = run(project, "check", **{variable: value}).stdout
+    assert f"SET-{variable} " in checked
+    assert "sswd" not in checked
+    assert "cret" not in checked
+
+
+@pytest.mark.parametrize("content", [b"A=\0B\n", "MODEL=a\n".encode("utf-16-le"), b"'A=B'=c\n"])
+def test_an_env_file_that_cannot_be_used_is_a_finding(project: Path, content: bytes) -> None:
+    (project / ".env").write_bytes(content)
+    checked = run(project, "check")
+    assert " SET-ENV-" in checked.stdout
+    assert checked.stderr == ""

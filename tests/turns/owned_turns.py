@@ -21,6 +21,7 @@ from my_agent.harness import (
     current_turn,
 )
 from my_agent.harness import runtime as runtime_module
+from my_agent.harness.contract import Change, value_of
 from my_agent.harness.enabled import Settings
 from pydantic import BaseModel
 from script import Fail, Reply, ToolCall, Wait
@@ -408,3 +409,75 @@ async def test_the_tools_of_a_turn_that_a_tool_spawns_have_their_own_limit() -> 
     module.RUNTIME = client.runtime
     assert (await client.say(session="s")).reply == "outer"
     assert max(module.RUNNING_TOOLS) == 2
+
+
+async def test_a_cancelled_future_of_own_code_is_an_internal_error() -> None:
+    client, observer = observed(Reply("One"), Reply("Two"))
+
+    async def ended(_: Turn) -> None:
+        await cancelled()
+
+    observer.ended = ended  # type: ignore[method-assign]
+    assert (await client.say(session="s")).turn == 1
+
+    @asynccontextmanager
+    async def around(_: Turn) -> AsyncIterator[None]:
+        await cancelled()
+        yield
+
+    observer.around = around  # type: ignore[assignment,method-assign]
+    response = await client.say(session="s")
+    assert (response.status, response.error) == (500, "internal_error")
+
+
+def cancelled() -> asyncio.Future[None]:
+    future = asyncio.get_running_loop().create_future()
+    future.cancel()
+    return future
+
+
+async def test_a_close_that_awaits_its_cancelled_job_closes_the_others() -> None:
+    client = Client(Reply("One"))
+    closed = list[str]()
+
+    class Job(Observer):
+        closes_last = False  # type: ignore[assignment]
+
+        async def close(self) -> None:
+            closed.append("job")
+            await cancelled()
+
+    class Last(Observer):
+        closes_last = True  # type: ignore[assignment]
+
+        async def close(self) -> None:
+            closed.append("last")
+
+    client.runtime.capabilities = [Last(), Job(), Job()]
+    await client.runtime.open()
+    await client.runtime.close()
+    assert closed == ["job", "job", "last"]
+
+
+async def test_an_older_value_is_replayed_by_its_key(value_script: Any) -> None:
+    client = Client(*value_script({"title": "Broken"}), Reply("Next."))
+    request = TurnRequest("s", "It is broken.", key="k", output=Ticket)
+    first = await client.runtime.spawn(request)
+    assert (await client.say("And now?", session="s")).turn == 2
+    again = await client.runtime.spawn(request)
+    assert (again.outcome, again.output, again.reply) == ("replayed", first.output, first.reply)
+
+
+async def test_a_fork_is_saved_now() -> None:
+    client = Client(Reply("One"), Reply("Two"))
+    sessions = client.runtime.sessions
+    await client.say(session="a", actor="ada")
+    await asyncio.sleep(0.01)
+    await client.say(session="b", actor="ada")
+    await asyncio.sleep(0.01)
+    await sessions.fork(Change("a", "ada", "c", 1))
+    assert [info.session_id for info in await sessions.list("ada")] == ["c", "b", "a"]
+
+
+def test_deep_json_of_a_tool_is_a_text() -> None:
+    assert value_of("[" * 100_000) is None

@@ -49,11 +49,12 @@ export class Capability<S extends CoreSettings = CoreSettings> implements Sessio
    * owner.
    */
   open?(runtime: Runtime): Promise<void>
-  /**
-   * Write what is still to be written, and disconnect, within SHUTDOWN_GRACE_SECONDS + 2.
-   * The capability opened first closes after all others, and has five seconds.
-   */
+  /** Write the remaining data and disconnect, within SHUTDOWN_GRACE_SECONDS + 2. */
   close?(): Promise<void>
+  /** Whether `close` runs after that of other capabilities, and has only five seconds. */
+  get closesLast(): boolean {
+    return false
+  }
   /** Return what is contacted, a line each, without passwords; `address` is the server's. */
   describe?(address: string): string[]
   /** Return where sessions live; the first capability that has a store decides. */

@@ -25,7 +25,11 @@ export const ERRORS = {
   invalid_request: [400, 'The request is not valid.'],
   invalid_session_id: [400, 'A session id must match [A-Za-z0-9][A-Za-z0-9_-]{0,255}.'],
   actor_required: [400, `An actor id is required: set the header ${ACTOR_HEADERS[0]}.`],
-  invalid_actor: [400, 'An actor id is 1 to 255 of A-Z a-z 0-9 _ - / : (e-mails: SHA-256).'],
+  invalid_actor: [
+    400,
+    'An actor id has 1 to 255 characters: letters, digits, _ - / and single colons between' +
+      ' them. It starts with a letter or digit. For an e-mail address, send its SHA-256.',
+  ],
   unauthorized: [401, 'Send the header Authorization: Bearer with the token.'],
   session_forbidden: [403, 'This session belongs to another actor.'],
   origin_forbidden: [403, 'This Host or Origin may not call this address.'],

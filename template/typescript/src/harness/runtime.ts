@@ -19,7 +19,8 @@ import { type CoreSettings, withoutPassword } from './settings.ts'
 import { refusedTool } from './tool_schemas.ts'
 import { describeTools, mergeTools, REFUSED_OPTIONS, type Tools } from './tools.ts'
 
-const ENDED_SECONDS = 5 // how long a reply waits for `ended` of a capability
+const ENDED_SECONDS = 5 // for the method `ended` of a capability
+const CLOSE_LAST_SECONDS = 5 // for `close` of a capability that closes last
 
 /** The model, the sessions, the turns and the capabilities of a process. */
 export class Runtime implements RunningAgent {
@@ -285,14 +286,15 @@ export class Runtime implements RunningAgent {
 
   /** Write what is still to be written, and disconnect what was opened. */
   async close(): Promise<void> {
-    // Tracing, if present, was opened first and closes last: it sends the spans of the others.
-    const [first, ...others] = this.#opened.splice(0)
+    const opened = this.#opened.splice(0)
+    const last = opened.filter(({ closesLast }) => closesLast)
+    const others = opened.filter(({ closesLast }) => !closesLast)
     const seconds = this.settings.shutdownGraceSeconds + 2
     const close = (capability: Capability, seconds: number) => {
       return within(seconds, async () => capability.close?.()).catch(logUnexpected)
     }
     await Promise.all(others.map((capability) => close(capability, seconds)))
-    if (first) await close(first, 5)
+    await Promise.all(last.map((capability) => close(capability, CLOSE_LAST_SECONDS)))
   }
 }
 

@@ -219,7 +219,7 @@ export function isPlainHttp(url: string): boolean {
 
 /** Return a URL to show, without its user and password. */
 export function withoutPassword(url: string): string {
-  return url.replace(/\/\/[^/]*@/, '//')
+  return url.replace(/(\/\/|^|(?<=[,\s]))[^,\s]*@/g, '$1').replace(/\?[^,\s]*/g, '')
 }
 
 /** Return the items of a setting that is a list, in lower case. */

@@ -72,6 +72,11 @@ class Capability(SessionHooks):
         return False
 
     @property
+    def closes_last(self) -> bool:
+        """Whether `close` runs after that of other capabilities, and has only five seconds."""
+        return False
+
+    @property
     def retention_notice(self) -> str:
         """A sentence about what was kept of a session; `chat` prints it last."""
         return ""
@@ -95,10 +100,7 @@ class Capability(SessionHooks):
         """
 
     async def close(self) -> None:
-        """Write what is still to be written, and disconnect, within SHUTDOWN_GRACE_SECONDS + 2.
-
-        The capability opened first closes after all others, and has five seconds.
-        """
+        """Write the remaining data and disconnect, within SHUTDOWN_GRACE_SECONDS + 2."""
 
     def describe(self, address: str) -> list[str]:
         """Return lines for the start of `serve`, such as what will be contacted."""

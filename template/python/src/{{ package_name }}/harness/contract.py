@@ -39,13 +39,17 @@ INVISIBLE = (
     "\U000e0100-\U000e01ef]"
 )
 
+ACTOR_FORM = (
+    "An actor id has 1 to 255 characters: letters, digits, _ - / and single colons between them."
+    " It starts with a letter or digit. For an e-mail address, send its SHA-256."
+)
 # By type: the HTTP status and the message. Callers see only this message.
 ERRORS = {
     "invalid_json": (400, "Send one JSON value in UTF-8, nested at most 64 levels deep."),
     "invalid_request": (400, "The request is not valid."),
     "invalid_session_id": (400, "A session id must match [A-Za-z0-9][A-Za-z0-9_-]{0,255}."),
     "actor_required": (400, f"An actor id is required: set the header {ACTOR_HEADERS[0]}."),
-    "invalid_actor": (400, "An actor id is 1 to 255 of A-Z a-z 0-9 _ - / : (e-mails: SHA-256)."),
+    "invalid_actor": (400, ACTOR_FORM),
     "unauthorized": (401, "Send the header Authorization: Bearer with the token."),
     "session_forbidden": (403, "This session belongs to another actor."),
     "origin_forbidden": (403, "This Host or Origin may not call this address."),
@@ -415,12 +419,12 @@ def well_formed(text: str) -> str:
 
 
 def value_of(text: str) -> Json:
-    """Return the object or the list that a text is as JSON, or None."""
+    """Parse a text that is a JSON object or array; return None otherwise."""
     if not re.match(r"\s*[{\[]", text):
         return None
     try:
         value: Json = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return value
 

@@ -3,9 +3,11 @@
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from inspect import iscoroutinefunction, isfunction
 from typing import Any, Protocol
 
 from starlette.responses import Response
+from starlette.routing import compile_path
 
 from .findings import Finding, agent_file, diagnostic
 from .project import Project
@@ -36,8 +38,15 @@ def find_route_mistake(name: object, route: object) -> str:
         return f"{name!r} is not a valid route: write it like 'GET /version'."
     if name in {"POST /invocations", "GET /ping"}:
         return f"The harness has the route {name!r}: choose another path."
-    if not callable(route.handler if isinstance(route, Route) else route):
+    handler = route.handler if isinstance(route, Route) else route
+    if not callable(handler):
         return f"The route {name!r} is neither a handler nor a `Route(handler)`."
+    if isfunction(handler) and not iscoroutinefunction(handler):
+        return f"The handler of the route {name!r} is not async: define it with `async def`."
+    try:
+        compile_path(name.partition(" ")[2])
+    except (AssertionError, ValueError) as error:
+        return f"{name!r} is not a valid route: {error}"
     return ""
 
 

@@ -37,6 +37,7 @@ from .tool_schemas import refused_tool
 
 log = logging.getLogger(__name__)
 ENDED_SECONDS = 5  # for the method `ended` of a capability
+CLOSE_LAST_SECONDS = 5  # for `close` of a capability that closes last
 
 
 class Runtime:
@@ -166,6 +167,13 @@ class Runtime:
                         await context.__aenter__()
                         stack.push_async_exit(partial(_leave, context))
                     yield
+                except asyncio.CancelledError as error:
+                    if is_cancelled():
+                        turn.fail(error)
+                        raise
+                    failure = AgentError("internal_error", detail=describe(error))
+                    turn.fail(failure)
+                    raise failure from error
                 except BaseException as error:
                     turn.fail(error)
                     raise
@@ -220,10 +228,11 @@ class Runtime:
     async def close(self) -> None:
         """Write what is still to be written, and disconnect what was opened."""
         opened, self._opened = self._opened, []
-        # Tracing, if present, was opened first and closes last: it sends the spans of the others.
+        last = [capability for capability in opened if capability.closes_last]
+        others = [capability for capability in opened if not capability.closes_last]
         seconds = self.settings.shutdown_grace_seconds + 2
-        await asyncio.gather(*(_close(capability, seconds) for capability in opened[1:]))
-        await asyncio.gather(*(_close(capability, 5) for capability in opened[:1]))
+        await asyncio.gather(*(_close(capability, seconds) for capability in others))
+        await asyncio.gather(*(_close(capability, CLOSE_LAST_SECONDS) for capability in last))
 
 
 async def take_turn(runtime: Runtime, turn: Turn) -> TurnResult:
@@ -261,6 +270,8 @@ async def _call_ended(capabilities: list[Capability], turn: Turn) -> None:
                 await capability.ended(turn)
         except (Exception, SystemExit) as error:  # noqa: BLE001 (the turn has ended)
             log_unexpected(error)
+        except asyncio.CancelledError as error:  # of a task that the capability awaits
+            _raise_if_cancelled(error)
 
 
 async def _close(capability: Capability, seconds: float) -> None:
@@ -269,6 +280,21 @@ async def _close(capability: Capability, seconds: float) -> None:
             await capability.close()
     except Exception as error:  # noqa: BLE001 (the others must still be closed)
         log_unexpected(error)
+    except asyncio.CancelledError as error:  # of a task that the capability awaits
+        _raise_if_cancelled(error)
+
+
+def _raise_if_cancelled(error: asyncio.CancelledError) -> None:
+    """Raise the error if the current task is cancelled; otherwise log it."""
+    if is_cancelled():
+        raise error
+    log_unexpected(error)
+
+
+def is_cancelled() -> bool:
+    """Whether the current task is cancelled, and not only a task that it awaits."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def _leave(context: AbstractAsyncContextManager[None], *failure: Any) -> None:

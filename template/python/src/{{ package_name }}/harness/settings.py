@@ -152,8 +152,8 @@ def is_plain_http(url: str) -> bool:
 
 
 def without_password(url: str) -> str:
-    """Return a URL to show, without its user and password."""
-    return re.sub("//[^/]*@", "//", url)
+    """Return a URL, or a list of them, to show: without users, passwords and queries."""
+    return re.sub(r"\?[^,\s]*", "", re.sub(r"(//|^|(?<=[,\s]))[^,\s]*@", r"\1", url))
 
 
 def read_env_file() -> list[Finding]:
@@ -174,7 +174,10 @@ def read_env_file() -> list[Finding]:
             message = "This line sets nothing: it is not NAME=value."  # it may quote a secret
             findings.append(diagnostic("SET-ENV-LINE", message, "warning", ".env", line))
     for name, value in variables.items():
-        os.environ.setdefault(name, value)
+        try:
+            os.environ.setdefault(name, value)
+        except ValueError as error:  # a name with `=`, or a null byte
+            findings.append(diagnostic("SET-ENV-FILE", f"Cannot use the file .env: {error}."))
     return findings
 
 

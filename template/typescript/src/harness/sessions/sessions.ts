@@ -270,7 +270,7 @@ export class Session {
   async takeBack(): Promise<number> {
     const { data, turn, turns, fork } = this.before(this.find(0))
     const last: LastTurn = { actor: this.actor, turn, key: null, reply: '', turns, fork }
-    if (turn > 0) await this.save({ ...this.snapshot!, data }, last, this.stored)
+    if (turn > 0) await this.save(savedNow({ ...this.snapshot!, data }), last, this.stored)
     else await this.end()
     return this.number
   }
@@ -492,7 +492,7 @@ export class Sessions {
       // Without a unique key, the same copy by another process looks like this one.
       const source = { key: key ?? randomUUID(), turn: turns }
       const last: LastTurn = { ...history, actor, key: null, reply: '', fork: source }
-      return [{ ...session.snapshot!, data }, last] as const
+      return [savedNow({ ...session.snapshot!, data }), last] as const
     })
     await this.open(fork, actor, signal, async (copy) => {
       if (key !== null && copy.fork?.key === key) return // made while this request waited
@@ -609,4 +609,9 @@ function drop(data: Data, turns: readonly TurnStart[], excess: number): TurnStar
   data.messages = [...kept, ...data.messages.slice(start)]
   const later = turns.filter(({ at }) => at >= start)
   return later.map((turn) => ({ ...turn, at: turn.at - start + kept.length }))
+}
+
+/** Return a snapshot that is saved now. */
+function savedNow<T extends object>(snapshot: T): T & { created_at: string } {
+  return { ...snapshot, created_at: new Date().toISOString() }
 }

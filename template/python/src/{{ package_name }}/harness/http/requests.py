@@ -189,9 +189,10 @@ def parse_json(body: bytes) -> Any:
     try:
         text = body.decode()
         outside_strings = re.sub(r'"(?:[^"\\]++|\\.)*+"?', "", text, flags=re.DOTALL)
-        if max(accumulate((c in "[{") - (c in "]}") for c in outside_strings), default=0) > 64:
+        brackets = re.findall(r"[\[\]{}]", outside_strings)
+        if max(accumulate(1 if it in "[{" else -1 for it in brackets), default=0) > 64:
             raise ValueError("nested too deeply")
-        # int() refuses NaN and Infinity, as JSON does, but also long numbers: float() takes those.
+        # int() rejects NaN and Infinity, which JSON does not allow; float() accepts long numbers.
         return json.loads(text, parse_constant=int, parse_int=float)
     except ValueError:
         raise AgentError("invalid_json") from None

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any, NotRequired, Protocol, TypedDict, cast
@@ -214,6 +215,8 @@ class Session:
             is_in_place = replaces is None or replaces == number
             if number > copied and is_in_place and start["key"] == turn.key:
                 messages = self.data["messages"][bounds[index] : bounds[index + 1]]
+                if turn.request.output:
+                    messages = messages[-1:]  # the value, without earlier texts
                 return turn.replay(number, _reply_of(messages))
         return None
 
@@ -260,7 +263,7 @@ class Session:
         """Delete the last turn, and return its number. Raises AgentError if there is none."""
         earlier = Excerpt(self, self.find(0))
         if earlier.number:
-            await self.save((self.snapshot or {}) | {"data": earlier.data}, earlier.last_turn())
+            await self.save(earlier.snapshot(), earlier.last_turn())
         else:
             await self.end()
         return self.number
@@ -294,6 +297,11 @@ class Excerpt:
     def data(self) -> Data:
         """What the framework keeps."""
         return {**self.other, "messages": self.history}
+
+    def snapshot(self) -> Snapshot:
+        """Return the session that ends here, as saved now."""
+        now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+        return {**(self.session.snapshot or {}), "data": self.data, "created_at": now}
 
     def last_turn(self, key: str | None = None, reply: str = "") -> LastTurn:
         """Return the `app_data` of a session that ends here."""
@@ -477,7 +485,7 @@ class Sessions:
                 return
             if copy.last:
                 raise AgentError("session_conflict", f"The session {to} exists already.")
-            await copy.save((session.snapshot or {}) | {"data": copied.data}, last)
+            await copy.save(copied.snapshot(), last)
 
     async def read(self, session_id: str, actor: str | None) -> Session:
         """Return the session to read; usually without a wait. Raises like `open`."""

@@ -73,8 +73,8 @@ class Conversation:
             case "/history":
                 self._print(run_to_end(self._runner, self._read_messages()))
             case "/model":
-                model = self._runtime.settings.model
-                self._print([line for line in self._runtime.describe("") if model in line])
+                lines = self._runtime.describe("")
+                self._print([line for line in lines if line.startswith("Model:")])
             case "/tools":
                 tools = describe_tools(self._runtime.tools())
                 self._print([f"{name}: {text.strip()}".split("\n")[0] for name, text in tools])

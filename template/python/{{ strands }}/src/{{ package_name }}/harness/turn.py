@@ -167,7 +167,7 @@ async def _stream(agent: Agent, stage: Stage, settings: CoreSettings) -> None:
     if turn.request.output:
         turn.output = result.structured_output
         turn.texts = []
-        if not turn.output:
+        if turn.output is None:
             raise AgentError("reply_incomplete", detail="no output")
         await turn.say(turn.output.model_dump_json())
     elif stage.has_final_result:

@@ -33,6 +33,11 @@ export class Tracing extends Capability {
   #flush: (() => Promise<unknown>) | undefined
   #metrics = new Metrics() // which measures nothing
 
+  /** The spans of other capabilities are sent after they close. */
+  override get closesLast(): boolean {
+    return true
+  }
+
   /**
    * Export spans and metrics to OTEL_EXPORTER_OTLP_ENDPOINT, if it is set.
    *

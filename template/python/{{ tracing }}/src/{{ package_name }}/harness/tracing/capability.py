@@ -40,6 +40,11 @@ class Tracing(Capability):
         super().__init__(settings, before, load)
         self.metrics = Metrics()
 
+    @property
+    def closes_last(self) -> bool:
+        """The spans of other capabilities are sent after they close."""
+        return True
+
     async def open(self, runtime: Runtime) -> None:
         """Set up the export, and let the framework make spans without prompts and replies."""
         if not _has_provider():
