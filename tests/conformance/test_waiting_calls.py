@@ -140,9 +140,7 @@ def test_calls_wait_in_the_order_of_the_model(chat: Chat) -> None:
     assert [call["input"]["amount"] for call in reply.json["waiting"]] == [3, 1, 2]
 
 
-def test_an_approved_call_of_a_final_tool_ends_the_turn(chat: Chat, approvals: Fleet) -> None:
-    if not approvals.target.is_node:
-        pytest.skip("the agents in Python have no such tool")
+def test_an_approved_call_of_a_final_tool_ends_the_turn(chat: Chat) -> None:
     refund = Call("refund", {"order_id": order(chat)})
     reply = chat.say(ASKED, [refund], ["Never said."], headers=JSON)
     answered = answer(chat, ids(reply))
@@ -152,9 +150,7 @@ def test_an_approved_call_of_a_final_tool_ends_the_turn(chat: Chat, approvals: F
     assert chat.recalled()[-1] == ("assistant", f"refunded {order(chat)}")
 
 
-def test_a_denied_call_of_a_final_tool_ends_no_turn(chat: Chat, approvals: Fleet) -> None:
-    if not approvals.target.is_node:
-        pytest.skip("the agents in Python have no such tool")
+def test_a_denied_call_of_a_final_tool_ends_no_turn(chat: Chat) -> None:
     refund = Call("refund", {"order_id": order(chat)})
     reply = chat.say(ASKED, [refund], ["Not refunded."], headers=JSON)
     answered = answer(chat, deny=dict.fromkeys(ids(reply), "too much"))

@@ -211,9 +211,8 @@ FAULTS = [
     Fault(
         "anyone may end a session",
         SERVER,
-        "        async with runtime.sessions.open(id, actor) as session:\n"
-        "            await session.end()\n",
-        "        await runtime.sessions.store.end(id)\n",
+        "await runtime.sessions.end(id, actor)",
+        "await runtime.sessions.store.end(id)",
     ),
     # Reading a request.
     Fault("only the host is checked", REQUESTS, "for origin in origins:", "for origin in ():"),

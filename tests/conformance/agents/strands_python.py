@@ -141,8 +141,17 @@ async def report(size: int, character: str = "~") -> str:
     return character * size
 
 
+@tool
+def refund(order_id: str) -> str:
+    """Refund an order, which ends the turn."""
+    note(f"refund {order_id}")
+    return f"refunded {order_id}"
+
+
+FINAL_TOOLS = ["refund"]
 TOOLS: list[Any] = [
     photo,
+    refund,
     report,
     delete_order,
     pay,
@@ -155,4 +164,4 @@ TOOLS: list[Any] = [
     summarize,
     remember,
 ]
-INTERVENTIONS = [HumanInTheLoop(allowed_tools=["*", "!delete_order", "!pay"])]
+INTERVENTIONS = [HumanInTheLoop(allowed_tools=["*", "!delete_order", "!pay", "!refund"])]

@@ -140,8 +140,17 @@ async def report(size: int, character: str = "~") -> str:
     return character * size
 
 
+@ai.tool(require_approval=True)
+async def refund(order_id: str) -> str:
+    """Refund an order, which ends the turn."""
+    note(f"refund {order_id}")
+    return f"refunded {order_id}"
+
+
+FINAL_TOOLS = ["refund"]
 TOOLS: list[Any] = [
     photo,
+    refund,
     report,
     delete_order,
     pay,
