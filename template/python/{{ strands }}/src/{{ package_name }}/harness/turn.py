@@ -157,7 +157,8 @@ async def _stream(agent: Agent, stage: Stage, settings: CoreSettings) -> None:
         turn.waiting = [use for use in uses if isinstance(use, ToolCall) and use.id in ids]
         if turn.waiting:
             return
-    if result is None or not is_whole:
+    # After an approval, a final tool ends the turn without a model call.
+    if result is None or not (is_whole or stage.has_final_result):
         raise AgentError("model_failed", detail="the stream was cut")
     if result.stop_reason not in {"end_turn", "stop_sequence"}:
         # An unknown reason is provider text, so it is not logged.
