@@ -53,6 +53,8 @@ async def order(request: Request, runtime: Runtime) -> Response:
         raise HTTPException(422, "Send the id of an order.", {"X-Hint": "id"})
     if value["id"] == 0:
         raise ValueError("secret")
+    if value["id"] == 2:
+        raise HTTPException(401, "Sign in first.")
     raise HTTPException(404, "There is no such order.")
 
 
@@ -213,6 +215,7 @@ def test_sessions_of_an_actor_are_listed_with_forks_and_turns_and_ended(port: in
         (b"[" * 999, 400, "invalid_json", "Send one JSON value in UTF-8"),
         (b"{}", 422, "invalid_request", "Send the id of an order."),
         (b'{"id": 1}', 404, "not_found", "There is no such order."),
+        (b'{"id": 2}', 401, "unauthorized", "Sign in first."),
         (b'{"id": 0}', 500, "internal_error", "Internal error."),
     ],
 )

@@ -52,6 +52,7 @@ export class Runtime implements RunningAgent {
     this.capabilities = capabilities
     this.turns = new Turns(settings.maxTurns)
     this.sessions = new Sessions(settings, store ?? new InProcess(settings), capabilities)
+    this.spawn = this.spawn.bind(this) // a handler may destructure the runtime
   }
 
   /** Whether every caller must send an actor id. */

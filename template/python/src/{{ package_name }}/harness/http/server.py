@@ -42,6 +42,14 @@ from ..sessions.sessions import serialize
 from .requests import bounded, check_access, find_actor, read_call, split_list, wants_events
 
 log = logging.getLogger(__name__)
+# By HTTP status: the type of an error that a handler of a route raises.
+HTTP_TYPES = {
+    401: "unauthorized",
+    404: "not_found",
+    405: "method_not_allowed",
+    413: "payload_too_large",
+    429: "rate_limited",
+}
 KEEP_ALIVE = ": keep-alive\n\n"  # a comment of the stream: proxies end silent requests
 
 
@@ -307,9 +315,8 @@ def _failure(error: Exception) -> AgentError:
 def _http_failure(error: HTTPException) -> AgentError:
     """Return the error of the router, or of a handler, which chooses status and message."""
     status = error.status_code
-    type = "internal_error" if status >= 500 else "invalid_request"
-    type = {404: "not_found", 405: "method_not_allowed"}.get(status, type)
+    type = HTTP_TYPES.get(status, "internal_error" if status >= 500 else "invalid_request")
     is_default = error.detail == responses.get(status)  # the router has no message of its own
-    failure = AgentError(type, "" if is_default and status in {404, 405} else error.detail)
+    failure = AgentError(type, "" if is_default and status in HTTP_TYPES else error.detail)
     failure.status = status
     return failure
