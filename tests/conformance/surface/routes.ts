@@ -24,7 +24,8 @@ const spawn: Handler = async (request, response, runtime) => {
   const answer = (body: object) => void response.end(JSON.stringify({ ...body, chunks }))
   try {
     const asked = new TurnRequest({ sessionId, prompt, actor, key, output })
-    const running = runtime.spawn(asked, { emit, signal: stop.signal })
+    const { spawn: start } = runtime // a method that a handler may take out of the runtime
+    const running = start(asked, { emit, signal: stop.signal })
     if (given.isForgotten) return answer({})
     answer({ result: await running })
   } catch (error) {
