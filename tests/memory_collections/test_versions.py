@@ -136,7 +136,7 @@ def test_without_git_or_a_repository_there_is_an_error(project: Path) -> None:
     (found,) = check(project, "--against", "v1", GIT_CEILING_DIRECTORIES=str(project.parents[1]))
     assert found["message"].endswith("it is not a commit or tag of this repository.")
     (found,) = check(project, "--against", "v1", PATH="")
-    assert "git cannot be run" in found["message"]
+    assert "cannot run git" in found["message"]
 
 
 @pytest.mark.parametrize("status", ["active", "deprecated", "draft", "disabled"])
