@@ -151,9 +151,7 @@ def test_check_compares_the_knowledge_base_with_the_file(agent: Agent) -> None:
         return [it["message"] for it in json.loads(output)["diagnostics"] if "notes" in it["file"]]
 
     assert found() == []
-    assert found(status="CREATING") == [
-        "The knowledge base is CREATING: wait until it is ACTIVE."
-    ]
+    assert found(status="CREATING") == ["The knowledge base is CREATING: wait until it is ACTIVE."]
     (message,) = found(type="MANAGED")
     assert message == 'The knowledge base is of type MANAGED: set search to "managed".'
     (message,) = found(type="KENDRA")

@@ -52,7 +52,8 @@ function recallStatements(memory: string, { retrieval_config: declared }: AgentC
       const path = template.replace(/\/\*$/, '').replace(/\{\w+\}/g, '*')
       return `/${path.replace(/^\/+|(?<!\/)\/+$/g, '')}/`
     })
-    const [parameter] = Object.keys(new Namespace('', isSubtree).parameter) // it has its own condition key
+    // Each parameter has its own condition key.
+    const [parameter] = Object.keys(new Namespace('', isSubtree).parameter)
     const StringLike = { [`bedrock-agentcore:${parameter}`]: [...new Set(paths)].toSorted() }
     const name = isSubtree ? 'RecallBelow' : 'Recall'
     return paths.length > 0 ? [[name, { ...retrieve, Condition: { StringLike } }]] : []

@@ -18,11 +18,7 @@ from .settings import MemorySettings
 Result = TypeVar("Result")
 Call = Literal["recall", "record", "control"]
 SECONDS = 10  # for calls outside turns
-THREADS = {
-    "recall": 32,
-    "record": 32,
-    "control": 8,
-}  # hanging calls must not delay other kinds of calls
+THREADS = {"recall": 32, "record": 32, "control": 8}  # hanging calls must not delay other kinds
 REFUSED = {"ValidationException", "InvalidInputException"}
 BUSY = {409, 429}
 

@@ -25,9 +25,7 @@ Row = dict[str, Any]
 FOLDER = Path(".memory")
 MAX_ROWS = 10_000  # a search reads only the last rows
 EVENT, RECORD = ("event", "token", "actor", "session", "at"), ("record", "namespace", "text", "at")
-STOP = (
-    "a an and are be did do does for how i in is it my of on or the to was what identity you your"
-)
+STOP = "a an and are be did do does for how i in is it my of on or the to was what who you your"
 
 
 class LocalMemory:

@@ -24,7 +24,7 @@ from .base import (
 )
 from .namespaces import Who
 from .policy import MemoryPolicy
-from .retry_queue import MAX_BYTES, MAX_TURNS, RetryQueue, QueueItem, Work
+from .retry_queue import MAX_BYTES, MAX_TURNS, QueueItem, RetryQueue, Work
 
 log = logging.getLogger(__name__)
 MAX_TEXT_CHARS = 100_000  # UTF-16 units, as in AgentCore

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..contract import is_blank
 from ..log import describe
-from .hits import Hit, InjectionContext, Injection
+from .hits import Hit, Injection, InjectionContext
 from .recall import MemoryTurn
 
 log = logging.getLogger(__name__)
