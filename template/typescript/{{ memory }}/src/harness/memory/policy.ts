@@ -94,7 +94,7 @@ export class MemoryPolicy {
   }
 
   /**
-   * Return additional stores for a turn: any `MemoryStore` of Strands. The AI SDK has none.
+   * Return additional stores for a turn: any Strands `MemoryStore`. The AI SDK has no stores.
    *
    * Every turn calls this method: create clients outside of it. Searches include the stores, within
    * RECALL_TIMEOUT_SECONDS. After the commit, writable stores receive the turn in the background,
@@ -123,7 +123,7 @@ export class MemoryPolicy {
   }
 }
 
-/** Return the owner's policy. Throws TypeError if the app has none. */
+/** Return the owner's policy. Throws TypeError if the app passes no policy. */
 export async function policyOf(load: Modules): Promise<MemoryPolicy> {
   const policy = await load.memory?.()
   if (policy instanceof MemoryPolicy) return policy

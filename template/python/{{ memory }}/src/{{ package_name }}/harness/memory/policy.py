@@ -87,7 +87,7 @@ class MemoryPolicy:
         return {}
 
     def own_stores(self, who: Who) -> Sequence[Any]:
-        """Return additional stores for a turn: any `MemoryStore` of Strands. The AI SDK has none.
+        """Return additional stores for a turn: any Strands `MemoryStore`. The AI SDK has no stores.
 
         Every turn calls this method: create clients outside of it. Searches include the stores,
         within RECALL_TIMEOUT_SECONDS. After the commit, writable stores receive the turn in the

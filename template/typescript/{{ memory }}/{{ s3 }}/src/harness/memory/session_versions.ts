@@ -92,7 +92,7 @@ function versionsOf(page: ListObjectVersionsOutput, bucket: Objects): Version[] 
     .toSorted((a, b) => (a.Key! < b.Key! ? -1 : Number(a.Key! > b.Key!)))
 }
 
-/** Return the actor of a version's session, or null if the version has none. */
+/** Return the actor of a version's session, or null if it has no actor. */
 async function actorOf(store: S3Store, { Key, VersionId }: Version): Promise<unknown> {
   const body = await store.run(async ({ s3, Bucket, stop }) => {
     const { Body } = await s3.getObject({ Bucket, Key, VersionId }, stop)

@@ -126,7 +126,7 @@ class CollectionStore implements MemoryStore {
   }
 }
 
-/** Return a store's entry as a hit; the score is 0 if the store has none. */
+/** Return a store's entry as a hit; the score defaults to 0. */
 function hitOf({ content, metadata = {} }: MemoryEntry, collection: string): Hit {
   const { _id = '', _score = 0, _namespaces: namespaces = [], _createdAt = '' } = metadata
   const [namespace = ''] = namespaces as string[]

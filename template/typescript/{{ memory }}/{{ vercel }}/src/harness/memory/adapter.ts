@@ -55,7 +55,7 @@ export function record(longTerm: Memories, turn: MemoryTurn, messages: unknown[]
   longTerm.record(turn, utterancesOf(messages as ModelMessage[]))
 }
 
-/** Return the owner's stores for a turn: the AI SDK has none. */
+/** Return the owner's stores for a turn: always empty, because the AI SDK has no stores. */
 export function storesFor(_turn: MemoryTurn, _settings: MemorySettings): MemoryTurn['stores'] {
   return []
 }

@@ -87,7 +87,7 @@ def _list(bucket: Bucket, prefix: str, markers: dict[str, str]) -> tuple[Version
 
 
 async def _actor(store: S3Store, version: dict[str, Any]) -> object:
-    """Return the actor of a version's session, or None if the version has none."""
+    """Return the actor of a version's session, or None if it has no actor."""
 
     def read(bucket: Bucket) -> bytes:
         which = {"Key": version["Key"], "VersionId": version["VersionId"]}

@@ -299,7 +299,7 @@ def _text(message: Message) -> str:
 
 
 def _hit(entry: sdk.MemoryEntry, collection: str) -> Hit:
-    """Return a store's entry as a hit; the score is 0 if the store has none."""
+    """Return a store's entry as a hit; the score defaults to 0."""
     metadata = entry.metadata or {}
     return Hit(
         text=entry.content,

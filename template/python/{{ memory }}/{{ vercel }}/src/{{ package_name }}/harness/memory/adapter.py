@@ -131,7 +131,7 @@ def _with_stores(
 
 
 def stores_for(turn: MemoryTurn, settings: MemorySettings) -> list[Any]:
-    """Return the owner's stores for a turn: the AI SDK has none."""
+    """Return the owner's stores for a turn: always empty, because the AI SDK has no stores."""
     return []
 
 
