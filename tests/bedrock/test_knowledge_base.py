@@ -151,15 +151,13 @@ def test_check_compares_the_knowledge_base_with_the_file(agent: Agent) -> None:
         return [it["message"] for it in json.loads(output)["diagnostics"] if "notes" in it["file"]]
 
     assert found() == []
-    assert found(status="CREATING") == [
-        "The knowledge base is CREATING, and cannot be used until it is ACTIVE."
-    ]
+    assert found(status="CREATING") == ["The knowledge base is CREATING: wait until it is ACTIVE."]
     (message,) = found(type="MANAGED")
     assert message == 'The knowledge base is of type MANAGED: set search to "managed".'
     (message,) = found(type="KENDRA")
-    assert message == "The knowledge base is of type KENDRA: no memory can use it."
+    assert message == "The knowledge base is of type KENDRA: memories need type VECTOR or MANAGED."
     (message,) = found(source_type="S3")
-    assert message == "The data source is of type S3: texts need one of type CUSTOM."
+    assert message == "The data source is of type S3: use a data source of type CUSTOM."
     given = variables(agent.bedrock, notes="KBDOESNTEX")
     output = agent.run("check", "--connect", "--json", **given).stdout
     assert "AML-E112" in output

@@ -131,7 +131,7 @@ def test_forget_erases_one_person_and_no_other(agent: Agent, who: str) -> None:
         assert kept == [False, False, True]
     else:
         assert report["sessions"] == 0
-        assert "no session store was searched: sessions live in the process" in notes
+        assert "no session store was searched: sessions are in process memory" in notes
     assert sorted(agent.service.service.texts(agent.notes, f"/users/{who}2")) == theirs
 
 
@@ -393,7 +393,7 @@ def test_two_collections_that_write_to_one_memory_are_no_start(resting: Agent, f
     ids = {"SECRETS_AGENTCORE_NOTES": resting.notes, "SECRETS_AGENTCORE_MORE": resting.notes}
     result = files.run("chat", "--actor", "robin", typed="Hello.\n", **more, **ids)
     assert result.returncode == 1
-    assert "collections notes and more both write to the same memory" in result.stderr
+    assert "collections notes and more write to the same memory" in result.stderr
     ids["SECRETS_AGENTCORE_MORE"] = resting.team
     result = files.run("chat", "--actor", "robin", typed="Hello.\n", **more, **ids)
     assert result.returncode == 0, result

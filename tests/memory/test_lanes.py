@@ -83,7 +83,7 @@ def test_sessions_are_recorded_at_once_and_each_in_order(agent: Agent, who: str)
 
 
 def test_the_backlog_of_an_actor_drops_nothing_of_others(agent: Agent, who: str) -> None:
-    before = agent.server.log.count("too many wait")
+    before = agent.server.log.count("the queue is full")
     agent.service.faults.fail(WRITE, times=None, where=of(agent.team))
     agent.learn_nothing()
     chat, long = agent.chat(who), 2_000_000 * "x"
@@ -91,7 +91,7 @@ def test_the_backlog_of_an_actor_drops_nothing_of_others(agent: Agent, who: str)
         assert chat.say(text).turn
     for _ in range(9):  # 18 MB of texts: more than may wait
         assert agent.chat(f"{who}-long").say(long, ["Noted."]).turn == 1
-    wait_for("a line in the log", lambda: agent.server.log.count("too many wait") > before)
+    wait_for("a line in the log", lambda: agent.server.log.count("the queue is full") > before)
     agent.service.faults.clear()
     agent.idle()
     assert prompts(agent, who) == ["One.", "Two."]

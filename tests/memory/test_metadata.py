@@ -213,14 +213,14 @@ def test_texts_are_recorded_and_found_by_their_metadata_and_store(
     assert sorted(store for store, _ in use(chat(), search="tea", most=1)) == all_stores
     assert len(use(chat(), search="tea")) > len(all_stores)
     if own:
-        wrong = "There is no store manual here, only notes, team."
+        wrong = "Store manual does not exist; stores here: notes, team."
         assert use(chat(), search="a", stores=own, metadata={"topic": "a"}) == wrong
         pages = [["manual", f"page {n} of 2 for tea"] for n in (0, 1)]
         assert use(chat(), search="tea", stores=own, most=2) == pages
     names = ", ".join(["notes", "team", *own])
-    assert use(chat(), search="a", stores=["x"]) == f"There is no store x here, only {names}."
+    assert use(chat(), search="a", stores=["x"]) == f"Store x does not exist; stores here: {names}."
     assert use(chat(), search="a", metadata={"a": "é"}).startswith("Metadata: the value of a must")
-    empty = "Metadata: the value of topic is empty, and no search accepts that."
+    empty = "Metadata: the value of topic is empty; a search needs a value."
     assert use(chat(), search="tea", metadata={"topic": ""}) == empty
     assert "must be at least 1." in use(chat(), search="a", most=0)
 
@@ -238,7 +238,7 @@ def test_texts_are_recorded_and_found_by_their_metadata_and_store(
     added = ("I like green tea.", {"a": {"stringValue": "b"}})
     assert added in recorded(resting, server, notes, who)
     assert added not in recorded(resting, server, team, who)
-    assert use(chat(), add="a", stores=["x"]) == "There is no store x here, only notes, team."
+    assert use(chat(), add="a", stores=["x"]) == "Store x does not exist; stores here: notes, team."
     assert use(chat(), add="a", metadata={"_id": "1"}).startswith("Metadata: key _id must be")
 
 
@@ -275,6 +275,6 @@ def test_a_file_declares_the_metadata_of_a_namespace(
             calls = resting.service.calls.of("RetrieveMemoryRecords")
             searches = [call.given["searchCriteria"]["metadataFilters"] for call in calls]
             assert {len(filters) for filters in searches} == counts
-        assert "with the metadata of its file, more than 5 keys" in server.log
+        assert "with the metadata of its file, the search has over 5 keys" in server.log
     finally:
         server.stop()

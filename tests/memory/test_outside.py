@@ -121,9 +121,9 @@ def test_a_route_searches_and_adds_and_knows_what_failed(
     assert ask(search="green tea", stores=["notes"], actor=f"{who}-2")["found"] == []
     for actor in (f"{who}/x", "", "a b", "é"):
         assert ask(search="tea", actor=actor)["refused"].startswith("This is no actor id")
-    assert "There is no store x here" in ask(search="tea", stores=["x"])["refused"]
-    assert "There is no store x here" in ask(add="tea", stores=["x"])["refused"]
-    assert ask(add=" ")["refused"] == "A blank text cannot be remembered."
+    assert "Store x does not exist" in ask(search="tea", stores=["x"])["refused"]
+    assert "Store x does not exist" in ask(add="tea", stores=["x"])["refused"]
+    assert ask(add=" ")["refused"] == "The text is blank: add a text with content."
     assert ask(add="tea", metadata={"_id": "1"})["refused"].startswith("Metadata: key _id")
 
     # What fails is a value: the other stores have answered, or have been told.

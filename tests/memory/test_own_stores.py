@@ -152,7 +152,7 @@ def test_forget_erases_from_stores_that_can_and_names_the_others(
     assert [it["where"] for it in report["places"]][-1] == "store facts"
     (failure,) = report["could_not"]
     assert failure.startswith("store whole: it has no erase(actor)")
-    assert "store manual was not looked at: turns are not recorded there" in report["notes"]
+    assert "store manual was not searched: it records no turns" in report["notes"]
 
 
 @pytest.fixture
@@ -255,4 +255,4 @@ def test_a_route_searches_the_stores_of_an_owner_and_adds_to_them(
     assert ask(add="Tea.", stores=["facts"]) == {}
     assert notes(tmp_path, who) == [["facts", "Tea."]]
     for name in ("manual", "whole"):  # it is read-only, and takes only messages
-        assert f"There is no store {name} here" in ask(add="Tea.", stores=[name])["refused"]
+        assert f"Store {name} does not exist" in ask(add="Tea.", stores=[name])["refused"]

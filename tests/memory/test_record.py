@@ -209,7 +209,7 @@ def test_what_is_refused_is_not_sent_again(agent: Agent, who: str) -> None:
 
 @pytest.mark.usual("strands-python-alone", "vercel-typescript-valkey")
 def test_what_waits_is_bounded(agent: Agent, who: str) -> None:
-    before = agent.server.log.count("too many wait")
+    before = agent.server.log.count("the queue is full")
     where = of(agent.notes, actorId=who)
     held = agent.service.faults.hang("CreateEvent", times=None, where=where)
     agent.learn_nothing()
@@ -218,7 +218,7 @@ def test_what_waits_is_bounded(agent: Agent, who: str) -> None:
     held.wait_reached()
     for _ in range(9):  # 18 MB of texts: more than may wait
         assert agent.chat(who).say(long, ["Noted."]).turn == 1
-    wait_for("a line in the log", lambda: agent.server.log.count("too many wait") > before)
+    wait_for("a line in the log", lambda: agent.server.log.count("the queue is full") > before)
     agent.service.faults.clear()
     agent.idle()
     said = [text for _, text in agent.said(agent.notes, who)]

@@ -125,8 +125,8 @@ def test_what_is_no_commit_is_an_error(project: Path) -> None:
     assert check(project, "--against=") == []
     for ref in ("v2", "--output=x", "v1:agent", "a b\x1b[2J"):
         (found,) = check(project, f"--against={ref}")
-        assert found["message"].startswith("Nothing is known of ")
-        assert found["message"].endswith(": it is no commit or tag of this repository.")
+        assert found["message"].startswith("Cannot compare with ")
+        assert found["message"].endswith(": it is not a commit or tag of this repository.")
         assert "\x1b" not in found["message"]
     assert not (project / "x").exists()
 
@@ -134,9 +134,9 @@ def test_what_is_no_commit_is_an_error(project: Path) -> None:
 def test_without_git_or_a_repository_there_is_an_error(project: Path) -> None:
     shutil.rmtree(project.parent / ".git")
     (found,) = check(project, "--against", "v1", GIT_CEILING_DIRECTORIES=str(project.parents[1]))
-    assert found["message"].endswith("it is no commit or tag of this repository.")
+    assert found["message"].endswith("it is not a commit or tag of this repository.")
     (found,) = check(project, "--against", "v1", PATH="")
-    assert "git cannot be run" in found["message"]
+    assert "cannot run git" in found["message"]
 
 
 @pytest.mark.parametrize("status", ["active", "deprecated", "draft", "disabled"])

@@ -127,7 +127,7 @@ def test_an_expired_secret_is_read_once_and_an_outage_of_secrets_manager_is_none
     time.sleep(1.1)
     assert chats[0].say("Three.").turn == 3
     aws.refuse()
-    wait_for("a line in the log", lambda: "its last value stays in use" in server.log)
+    wait_for("a line in the log", lambda: "using its last value" in server.log)
     assert chats[0].say("Four.").turn == 4
     aws.close()
 

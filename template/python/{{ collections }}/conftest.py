@@ -1,4 +1,4 @@
-"""Runs each test in a folder of its own, without your settings, credentials and collections."""
+"""Run each test in its own folder, without your settings, credentials and collections."""
 
 import os
 from pathlib import Path
@@ -6,14 +6,23 @@ from pathlib import Path
 import pytest
 
 AGENT = '---\nagent_id: "apart"\nmemory: {mode: "none"}\n---\n'
-OWN = ("AGENT_ID", "AWS_", "CHECKPOINTS", "MODEL", "PROJECT_ID", "SECRET", "SESSION", "STORE_")
+ENVIRONMENT = (
+    "AGENT_ID",
+    "AWS_",
+    "CHECKPOINTS",
+    "MODEL",
+    "PROJECT_ID",
+    "SECRET",
+    "SESSION",
+    "STORE_",
+)
 
 
 @pytest.fixture(autouse=True)
 def apart(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder, whose only agent uses no collection."""
+    """Return the folder; its only agent uses no collection."""
     folder = tmp_path_factory.mktemp("apart")
-    for name in [name for name in os.environ if name.startswith(OWN)]:
+    for name in [name for name in os.environ if name.startswith(ENVIRONMENT)]:
         monkeypatch.delenv(name)
     for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
         monkeypatch.setenv(name, str(folder / "none"))

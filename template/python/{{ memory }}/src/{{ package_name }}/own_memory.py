@@ -1,4 +1,4 @@
-"""Long-term memory as you want it: what is shown, recorded and added. Updates leave it alone."""
+"""Your decisions about long-term memory. Template updates do not change this file."""
 
 from .harness.memory import MemoryPolicy
 

@@ -56,11 +56,11 @@ collections: [{ref: "sessions", access: "read-write"}]
 }
 
 const ALL = Object.keys(BACKENDS) as Backend[]
-// What a project of other answers has; this one reports that it cannot use it.
+// Backends that other template answers add; `check` reports them here.
 const UNUSABLE: readonly Backend[] = OtherConfig.shape.type.options
 const USABLE = ALL.filter((backend) => !UNUSABLE.includes(backend))
 
-/** Make a folder that is deleted after the test, and an environment with nothing of yours. */
+/** Make a folder and an empty environment for a test; the folder is deleted afterwards. */
 function makeFolder(context: TestContext): string {
   const folder = mkdtempSync(join(tmpdir(), 'collections-'))
   const environment = process.env
@@ -72,7 +72,7 @@ function makeFolder(context: TestContext): string {
   return folder
 }
 
-/** Write a project with a collection in a backend, in which a text is replaced by another. */
+/** Write a project with one collection, and replace `old` in its files. */
 function writeProject(folder: string, backend: Backend, old = '', by = ''): void {
   const lifetime = backend === 'valkey' || backend === 's3' ? 'session' : 'user'
   for (const [path, template] of Object.entries(FILES)) {
@@ -83,7 +83,7 @@ function writeProject(folder: string, backend: Backend, old = '', by = ''): void
   }
 }
 
-/** Return where a finding is, as in "AML-E302 agents/helper.agent.md:4". */
+/** Return the id, file and line of a finding, as in "AML-E302 agents/helper.agent.md:4". */
 function placeOf({ id, file, line }: Finding): string {
   return `${id} ${file}:${line}`
 }
@@ -97,7 +97,7 @@ test('the files of this project have no errors', () => {
 
 for (const backend of USABLE) {
   describe(`check of a collection in ${backend}`, () => {
-    /** The same project, in which a text is replaced by another, has these findings only. */
+    /** Test that after a replacement, `check` reports exactly these findings. */
     function reports(name: string, old: string, by: string, places: string[]): void {
       test(`reports ${name}`, (context) => {
         const folder = makeFolder(context)
@@ -122,22 +122,22 @@ for (const backend of USABLE) {
       `AML-E108 ${IAM}:3`,
     ])
     reports('a write that IAM does not allow', '"read-write"', '"read"', [`AML-E106 ${AGENT}:6`])
-    reports('a secret that is not set', '', '', [`AML-W240 ${COLLECTION}:9`])
+    reports('an unset secret', '', '', [`AML-W240 ${COLLECTION}:9`])
 
-    test('reports a secret whose value does not fit', (context) => {
+    test('reports a secret with an invalid value', (context) => {
       const folder = makeFolder(context)
       writeProject(folder, backend)
       process.env.SESSIONS = 'a b'
       const found = checkProject(folder, null).map(placeOf)
       const isMemory = backend === 'agentcore_memory' || backend === 'knowledge_base'
-      const expected = isMemory ? [] : [`AML-E113 ${COLLECTION}:9`] // an id may be any text
+      const expected = isMemory ? [] : [`AML-E113 ${COLLECTION}:9`] // any text is a valid id
       assert.deepEqual(found, expected)
     })
   })
 }
 
 for (const backend of UNUSABLE) {
-  test(`check reports that this project cannot use ${backend}`, (context) => {
+  test(`check reports ${backend} as unsupported`, (context) => {
     const folder = makeFolder(context)
     writeProject(folder, backend)
     const found = checkProject(folder, null).map(placeOf)
@@ -173,7 +173,7 @@ describe('a secret', () => {
     assert.equal(await get('c/d#token'), 'from AWS')
   })
 
-  test('that is not set is named by its variable', async (context) => {
+  test('reports the variable to set', async (context) => {
     makeFolder(context)
     const get = makeSecrets()
     await assert.rejects(
@@ -182,7 +182,7 @@ describe('a secret', () => {
     )
   })
 
-  test('is not quoted by an error', async (context) => {
+  test('is not part of an error message', async (context) => {
     makeFolder(context)
     process.env.JSON_VALUE = '{"other": "secret"}'
     const get = makeSecrets()

@@ -1,4 +1,4 @@
-// Long-term memory in AgentCore Memory: the fields of its collection.
+// The collection fields of AgentCore Memory.
 
 import { z } from 'zod'
 
@@ -6,7 +6,7 @@ import { forms, missingAddress, type SecretRef, whole } from './fields.ts'
 import { checkRetrieval, PLACEHOLDERS, RetrievalConfig } from './memory_backend.ts'
 import type { Document, Findings } from './reader.ts'
 
-// The id of a memory looks like a path, and is no reference to a secret.
+// A memory's id looks like a path, but is not a reference to a secret.
 const MEMORY_ID = /^[A-Za-z][A-Za-z0-9_-]{0,99}-[A-Za-z0-9]{10}$/
 
 export const AgentCoreConfig = z.strictObject({
@@ -23,13 +23,13 @@ export type AgentCoreConfig = z.output<typeof AgentCoreConfig>
 
 export const backend = { secretRefs, backendFindings }
 
-/** Return the references that are read before the collection is used. */
+/** Return the secrets to read before the collection is used. */
 function secretRefs({ memory_id_secret: reference }: AgentCoreConfig): SecretRef[] {
   const path = ['backend', 'memory_id_secret']
   return reference ? [{ reference, key: null, region: null, path }] : []
 }
 
-/** Check what concerns more than one field. */
+/** Check the rules that span several fields. */
 function* backendFindings(
   document: Document,
   { memory_id_secret: id, retrieval_config: config, batch_size: size }: AgentCoreConfig,
@@ -46,7 +46,7 @@ function* backendFindings(
     yield document.finding('AML-W207', message, 'backend', 'retrieval_config')
   }
   if (size > 1) {
-    const message = `With batch_size ${size}, a killed process loses unsent messages.`
+    const message = `With batch_size ${size}, a killed process loses unsent turns.`
     yield document.finding('AML-W225', message, 'backend', 'batch_size')
   }
   const placeholders = [...PLACEHOLDERS, '{memoryStrategyId}']

@@ -1,4 +1,4 @@
-// AgentCore Memory: one memory by the id in a secret.
+// A memory in Amazon Bedrock AgentCore: its API calls.
 
 import type { BedrockAgentCore, SearchCriteria } from '@aws-sdk/client-bedrock-agentcore'
 import type {
@@ -23,9 +23,9 @@ import { eventSession, type Namespace } from './namespaces.ts'
 import { withRetries } from './retry_queue.ts'
 import { areWhole, ofStrategies, writtenTemplates } from './strategies.ts'
 
-const PAGE = 100 // the most that the service gives, or takes, at once
+const PAGE = 100 // maximum number of items per request or reply
 
-/** A memory as GetMemory describes it. */
+/** The memory resource from GetMemory. */
 export type Resource = Partial<Description>
 
 interface Client {
@@ -36,21 +36,21 @@ interface Client {
 type Page = { memoryId: string; maxResults: number; nextToken: string | undefined }
 type Use<K extends Call, T> = (client: Client[K], memoryId: string, stop: Stop) => Promise<T>
 
-/** Return the part of the search criteria for records that have this metadata. */
+/** Return the search criteria that select records with this metadata. */
 export function filtersFor(metadata: Metadata): Pick<SearchCriteria, 'metadataFilters'> {
-  const found = Object.entries(metadata).map(([metadataKey, stringValue]) => ({
+  const conditions = Object.entries(metadata).map(([metadataKey, stringValue]) => ({
     left: { metadataKey },
     operator: 'EQUALS_TO' as const,
     right: { metadataValue: { stringValue } },
   }))
-  return found.length > 0 ? { metadataFilters: found } : {}
+  return conditions.length > 0 ? { metadataFilters: conditions } : {}
 }
 
-/** The memory whose id or ARN a secret holds; a subclass adds the search of its framework. */
+/** An AgentCore memory; its id is in a secret. A subclass adds the framework's search. */
 export class AgentCore implements Omit<Memory, 'retrieve'> {
   readonly contact: string
   readonly afterErasure =
-    'records of the last turns may still be extracted: run this again in some minutes'
+    'records of the last turns may still be extracted: run this again in a few minutes'
   readonly #region: string
   readonly #clients: Clients
   readonly #ref: SecretRef
@@ -72,7 +72,7 @@ export class AgentCore implements Omit<Memory, 'retrieve'> {
   }
 
   async writesTo(): Promise<string> {
-    const [name] = (await this.memoryId()).split('/').slice(-1) // of an ARN
+    const [name] = (await this.memoryId()).split('/').slice(-1) // the last part of an ARN
     return `${this.#region} ${name}`
   }
 
@@ -87,29 +87,29 @@ export class AgentCore implements Omit<Memory, 'retrieve'> {
   async namespaces({ namespaces: declared, lifetime }: MemoryCollection): Promise<Namespaces> {
     if (declared && areWhole(Object.keys(declared))) return declared
     const { strategies = [] } = await this.describe()
-    const isOwn = lifetime === 'user' // actors share the others
-    const kept = declared
+    const isPrivate = lifetime === 'user' // other namespaces are shared between actors
+    const paths = declared
       ? Object.entries(declared).flatMap(([template, config]) =>
           ofStrategies(template, strategies).map((path) => [path, config] as const),
         )
       : writtenTemplates(strategies)
-          .filter((one) => !isOwn || one.includes('{actorId}'))
-          .map((one) => [one, DEFAULT] as const)
-    if (declared && kept.length === 0) {
+          .filter((template) => !isPrivate || template.includes('{actorId}'))
+          .map((template) => [template, DEFAULT] as const)
+    if (declared && paths.length === 0) {
       throw new MemoryUnavailable('no strategy of the memory writes to them')
     }
-    return Object.fromEntries(kept)
+    return Object.fromEntries(paths)
   }
 
   async templates({ namespaces }: MemoryCollection): Promise<string[]> {
     const { strategies = [] } = await withRetries(() => this.describe())
     const declared = Object.keys(namespaces ?? {})
-    const found = declared.flatMap((template) => ofStrategies(template, strategies))
-    return [...found, ...writtenTemplates(strategies)] // also those that are not read
+    const paths = declared.flatMap((template) => ofStrategies(template, strategies))
+    return [...paths, ...writtenTemplates(strategies)] // including namespaces not searched
   }
 
-  async createEvent(given: MemoryEvent): Promise<void> {
-    const { identity, utterances, metadata, token, at, projectId } = given
+  async createEvent(memoryEvent: MemoryEvent): Promise<void> {
+    const { identity, utterances, metadata, token, at, projectId } = memoryEvent
     const entries = Object.entries(metadata).map(([key, stringValue]) => [key, { stringValue }])
     const event = {
       actorId: identity.actor,
@@ -119,7 +119,7 @@ export class AgentCore implements Omit<Memory, 'retrieve'> {
       clientToken: token,
       ...(entries.length > 0 && { metadata: Object.fromEntries(entries) }),
     }
-    // The service allows keys in lower case only.
+    // The service requires lower-case keys.
     const variables = { extractionConfig: { namespaceVariables: { projectid: projectId ?? '' } } }
     await this.call('record', (client, memoryId, stop) =>
       client.createEvent({ memoryId, ...event, ...(projectId !== null && variables) }, stop),
@@ -130,25 +130,25 @@ export class AgentCore implements Omit<Memory, 'retrieve'> {
     const replies = this.#pages((client, page, stop) =>
       client.listSessions({ ...page, actorId: actor }, stop),
     )
-    const found: string[] = []
-    for await (const { sessionSummaries: all = [] } of replies) {
-      found.push(...all.map((one) => one.sessionId!))
+    const ids: string[] = []
+    for await (const { sessionSummaries = [] } of replies) {
+      ids.push(...sessionSummaries.map(({ sessionId }) => sessionId!))
     }
-    return found
+    return ids
   }
 
   async *events(actor: string, session: string): AsyncGenerator<string[]> {
-    const which = { actorId: actor, sessionId: session, includePayloads: false }
+    const selection = { actorId: actor, sessionId: session, includePayloads: false }
     const replies = this.#pages((client, page, stop) =>
-      client.listEvents({ ...page, ...which }, stop),
+      client.listEvents({ ...page, ...selection }, stop),
     )
-    for await (const { events = [] } of replies) yield events.map((one) => one.eventId!)
+    for await (const { events = [] } of replies) yield events.map(({ eventId }) => eventId!)
   }
 
   async deleteEvent(actor: string, session: string, event: string): Promise<void> {
-    const which = { actorId: actor, sessionId: session, eventId: event }
+    const selection = { actorId: actor, sessionId: session, eventId: event }
     await this.#retry(async (client, memoryId, stop) => {
-      await client.deleteEvent({ memoryId, ...which }, stop).catch((error) => {
+      await client.deleteEvent({ memoryId, ...selection }, stop).catch((error) => {
         if (error.name !== 'ResourceNotFoundException') throw error
       })
     })
@@ -156,11 +156,13 @@ export class AgentCore implements Omit<Memory, 'retrieve'> {
 
   async *records(namespace: Namespace): AsyncGenerator<string[]> {
     const replies = this.#pages((client, page, stop) =>
-      client.listMemoryRecords({ ...page, ...namespace.wire }, stop),
+      client.listMemoryRecords({ ...page, ...namespace.parameter }, stop),
     )
     for await (const { memoryRecordSummaries: all = [] } of replies) {
-      const held = all.filter((row) => row.namespaces?.some((one) => namespace.holds(one)))
-      yield held.map((row) => row.memoryRecordId!)
+      const inside = all.filter(({ namespaces }) =>
+        namespaces?.some((path) => namespace.holds(path)),
+      )
+      yield inside.map(({ memoryRecordId }) => memoryRecordId!)
     }
   }
 
@@ -173,15 +175,15 @@ export class AgentCore implements Omit<Memory, 'retrieve'> {
     const { successfulRecords: deleted = [] } = await this.#retry((client, memoryId, stop) =>
       client.batchDeleteMemoryRecords({ memoryId, records }, stop),
     )
-    return deleted.map((one) => one.memoryRecordId!)
+    return deleted.map(({ memoryRecordId }) => memoryRecordId!)
   }
 
-  /** Return the resource as GetMemory describes it; an answer is kept. */
+  /** Return the memory resource from GetMemory. Caches replies. */
   async describe(): Promise<Resource> {
     this.#resource ??= this.call('control', async (client, memoryId, stop) => {
-      const name = memoryId.split('/').at(-1) ?? '' // the control plane takes no ARN
+      const name = memoryId.split('/').at(-1) ?? '' // the control plane does not accept ARNs
       const { memory } = await client.getMemory({ memoryId: name }, stop)
-      if (memory?.status !== 'ACTIVE') this.#resource = null // it will be another soon
+      if (memory?.status !== 'ACTIVE') this.#resource = null // the status will change soon
       return memory ?? {}
     })
     return await this.#resource.catch((error) => {
@@ -191,13 +193,13 @@ export class AgentCore implements Omit<Memory, 'retrieve'> {
   }
 
   async *#pages<T extends { nextToken?: string | undefined }>(
-    ask: (client: BedrockAgentCore, page: Page, stop: Stop) => Promise<T>,
+    list: (client: BedrockAgentCore, page: Page, stop: Stop) => Promise<T>,
   ): AsyncGenerator<T> {
     let nextToken: string | undefined
     do {
-      const asked = { maxResults: PAGE, nextToken }
+      const request = { maxResults: PAGE, nextToken }
       const reply = await this.#retry((client, memoryId, stop) =>
-        ask(client, { memoryId, ...asked }, stop),
+        list(client, { memoryId, ...request }, stop),
       )
       yield reply
       nextToken = reply.nextToken
@@ -208,10 +210,10 @@ export class AgentCore implements Omit<Memory, 'retrieve'> {
     return await withRetries(() => this.call('record', use))
   }
 
-  /** Return a client of the service, which is made when it is first needed. */
+  /** Return a client of the service; the first call creates it. */
   protected async client<K extends Call>(call: K): Promise<Client[K]> {
     const [region, name] = [this.#region, call === 'control' ? call : 'data']
-    const made = this.#clients.get(`agentcore ${name} ${region}`, async () => {
+    const client = this.#clients.get(`agentcore ${name} ${region}`, async () => {
       if (call !== 'control') {
         const aws = await import('@aws-sdk/client-bedrock-agentcore')
         return new aws.BedrockAgentCore(configOf(region))
@@ -219,10 +221,10 @@ export class AgentCore implements Omit<Memory, 'retrieve'> {
       const aws = await import('@aws-sdk/client-bedrock-agentcore-control')
       return new aws.BedrockAgentCoreControl(configOf(region))
     })
-    return (await made) as Client[K]
+    return (await client) as Client[K]
   }
 
-  /** Call the service within its time limit. Throws MemoryUnavailable. */
+  /** Call the service within a time limit. Throws MemoryUnavailable. */
   protected async call<K extends Call, T>(call: K, use: Use<K, T>): Promise<T> {
     const memoryId = await this.memoryId()
     return await this.#clients.run('AgentCore Memory', call, async (stop) =>

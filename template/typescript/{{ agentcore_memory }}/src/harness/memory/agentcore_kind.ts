@@ -1,4 +1,4 @@
-// AgentCore Memory as a kind of long-term memory, and its statements in the IAM policy.
+// AgentCore Memory as a kind of long-term memory, and its IAM statements.
 
 import type { AgentCoreConfig } from '../collections/agentcore_backend.ts'
 import { checkAgentCore } from './agentcore_check.ts'
@@ -38,19 +38,22 @@ function resource({ memory_id_secret: secret, region }: AgentCoreConfig, arn: st
 
 function recallStatements(memory: string, { retrieval_config: declared }: AgentCoreConfig): Named {
   const retrieve = allow('bedrock-agentcore', ['RetrieveMemoryRecords'], memory)
-  // The resource says which strategies there are.
+  // The resource lists its strategies.
   const isWhole = declared && areWhole(Object.keys(declared))
   const describe: Named = isWhole
     ? []
     : [['Describe', allow('bedrock-agentcore', ['GetMemory'], memory)]]
   if (!declared) return [...describe, ['Recall', retrieve]]
   const recall = [false, true].flatMap((isSubtree): Named => {
-    const templates = Object.keys(declared).filter((one) => one.endsWith('/*') === isSubtree)
-    const paths = templates.map((one) => {
-      const path = one.replace(/\/\*$/, '').replace(/\{\w+\}/g, '*')
+    const templates = Object.keys(declared).filter(
+      (template) => template.endsWith('/*') === isSubtree,
+    )
+    const paths = templates.map((template) => {
+      const path = template.replace(/\/\*$/, '').replace(/\{\w+\}/g, '*')
       return `/${path.replace(/^\/+|(?<!\/)\/+$/g, '')}/`
     })
-    const [parameter] = Object.keys(new Namespace('', isSubtree).wire) // each has its own key
+    // Each parameter has its own condition key.
+    const [parameter] = Object.keys(new Namespace('', isSubtree).parameter)
     const StringLike = { [`bedrock-agentcore:${parameter}`]: [...new Set(paths)].toSorted() }
     const name = isSubtree ? 'RecallBelow' : 'Recall'
     return paths.length > 0 ? [[name, { ...retrieve, Condition: { StringLike } }]] : []

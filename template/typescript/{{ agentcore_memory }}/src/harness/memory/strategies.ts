@@ -1,54 +1,60 @@
-// The strategies of an AgentCore memory, and the namespaces to which they write.
+// Match namespace templates with the strategies of an AgentCore memory.
 
 import type { MemoryStrategy } from '@aws-sdk/client-bedrock-agentcore-control'
 
 import { segmentsOf } from './namespaces.ts'
 
-const STRATEGY = '{memoryStrategyId}' // filled in before the others, from the memory resource
+const STRATEGY = '{memoryStrategyId}' // replaced first, with ids from the memory resource
 
-/** Whether templates can be searched without a description of the memory resource. */
+/** Whether searches by the templates do not need the memory resource. */
 export function areWhole(templates: readonly string[]): boolean {
   return !templates.some((template) => template.includes(STRATEGY))
 }
 
-/** Return a template once for each strategy that writes to it, if it has {memoryStrategyId}. */
+/**
+ * Return the template filled in for each strategy of a memory that writes to it.
+ *
+ * A template without {memoryStrategyId} is returned unchanged.
+ */
 export function ofStrategies(template: string, strategies: readonly MemoryStrategy[]): string[] {
   if (!template.includes(STRATEGY)) return [template]
   return strategies.flatMap((strategy) => {
-    const filled = template.replaceAll(STRATEGY, strategy.strategyId ?? '')
+    const path = template.replaceAll(STRATEGY, strategy.strategyId ?? '')
     const written = writtenTemplates([strategy])
-    return written.length === 0 || written.some((one) => isWritten(filled, one)) ? [filled] : []
+    const isTarget = written.length === 0 || written.some((pattern) => isWritten(path, pattern))
+    return isTarget ? [path] : []
   })
 }
 
-/** Whether what is written by one template may be found by another. */
+/** Whether a search by `template` can find records that a strategy writes to `written`. */
 export function isWritten(template: string, written: string): boolean {
-  let [asked, wrote] = [segmentsOf(template), segmentsOf(written)]
-  if (asked.at(-1) === '*') {
-    asked = asked.slice(0, -1)
-    wrote = wrote.slice(0, asked.length)
+  let [searched, target] = [segmentsOf(template), segmentsOf(written)]
+  if (searched.at(-1) === '*') {
+    searched = searched.slice(0, -1)
+    target = target.slice(0, searched.length)
   }
-  return asked.length === wrote.length && asked.every((one, at) => meets(one, wrote[at]!))
+  if (searched.length !== target.length) return false
+  return searched.every((segment, index) => canEqual(segment, target[index]!))
 }
 
-/** Whether a segment is the other, or what the other may become. */
-function meets(segment: string, written: string): boolean {
+/** Whether a segment equals the written segment, or matches its placeholders. */
+function canEqual(segment: string, written: string): boolean {
   const pattern = written.split(/\{\w+\}/).join('[^/{}]+')
   return segment === written || new RegExp(`^${pattern}$`).test(segment)
 }
 
-/** Return the templates to which strategies of a memory write, as the files spell them. */
+/** Return the templates that a memory's strategies write to, with the files' placeholders. */
 export function writtenTemplates(strategies: readonly MemoryStrategy[] = []): string[] {
   return strategies.flatMap((strategy) => {
-    // What reflects on episodes has namespaces of its own.
+    // The reflection of an episodic strategy has separate namespaces.
     const reflection = strategy.configuration?.reflection
     const custom = reflection?.customReflectionConfiguration?.episodicReflectionOverride
     const parts = [strategy, reflection?.episodicReflectionConfiguration ?? custom]
-    const found = parts.flatMap((part) => {
+    const templates = parts.flatMap((part) => {
       return (part?.namespaceTemplates?.length ? part.namespaceTemplates : part?.namespaces) ?? []
     })
-    // The service allows keys in lower case only.
-    return found.map((template) =>
+    // The service requires lower-case keys.
+    return templates.map((template) =>
       template
         .replaceAll(STRATEGY, strategy.strategyId ?? '')
         .replaceAll('{projectid}', '{projectId}'),

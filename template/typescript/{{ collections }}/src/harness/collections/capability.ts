@@ -1,4 +1,4 @@
-// The collections that the files of the project declare, and their secrets.
+// The capability that loads collection files and reads their secrets.
 
 import { Capability } from '../capability.ts'
 import { AgentError } from '../contract.ts'
@@ -8,16 +8,16 @@ import { checkProject, loadProject, type Project } from './check.ts'
 import { SecretError, Secrets } from './secrets.ts'
 import type { DeclarationSettings } from './settings.ts'
 
-/** The project of this process; the files are read when they are needed. */
+/** The agent's collections. Other capabilities connect to the backends that they declare. */
 export class Declarations extends Capability<DeclarationSettings> {
-  /** At the start, which `eval` leaves out. */
+  /** At startup; `eval` skips this. */
   readonly readsSecrets = true
   readonly secrets = new Secrets(this.settings)
   /** Whether `check` has found an error. */
   hasErrors = false
   #project: Project | null = null
 
-  /** Run `check` first: invalid files make this throw arbitrary errors. */
+  /** The project. Run `check` first: with invalid files, this throws arbitrary errors. */
   get project(): Project {
     return (this.#project ??= loadProject('.', this.settings.agentId))
   }
@@ -28,7 +28,7 @@ export class Declarations extends Capability<DeclarationSettings> {
     return findings
   }
 
-  /** Read the secrets that turns will need. */
+  /** Read the secrets that turns need. Throws AgentError if a secret is missing. */
   override async open(): Promise<void> {
     const used = this.settings.model === 'offline' ? [] : this.project.used()
     try {

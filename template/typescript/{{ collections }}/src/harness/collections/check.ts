@@ -1,4 +1,4 @@
-// Checks and loads a project: its collections, its agents and their grants.
+// Check and load a project: its collections, agents and grants.
 
 import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
@@ -15,7 +15,7 @@ import { checkVersions } from './versions.ts'
 
 const UPDATE = 'uvx copier update --defaults -r :current: -d'
 const SENTENCE_END = /(?<![.!?])[.!?]+(?:[ \t\n]+|$)|[。！？]+/
-/** The id and the end of the message about a reference to a collection of this status. */
+/** By the status of a referenced collection: the finding's id, and the end of its message. */
 const STATUS = {
   disabled: ['AML-E102', 'disabled: remove it from this list'],
   draft: ['AML-E103', 'a draft: set its status to active first'],
@@ -25,7 +25,7 @@ const BREADTH = { none: 0, session: 1, project: 2, user: 3 }
 
 type Reference = readonly [access: 'read' | 'write', path: Path, id: string]
 
-/** One file by its name without .<kind>.md; `model` is null where `errors` says why. */
+/** A project file and its model; `model` is null if `errors` is not empty. */
 interface File<T> {
   readonly name: string
   readonly document: Document
@@ -33,14 +33,14 @@ interface File<T> {
   readonly errors: Finding[]
 }
 
-/** All files of a project, by their names. */
+/** The project's files by name: `helper` for agents/helper.agent.md. */
 interface Files {
   readonly collections: ReadonlyMap<string, File<Collection>>
   readonly agents: ReadonlyMap<string, File<Agent>>
   readonly grants: ReadonlyMap<string, File<Grants>>
 }
 
-/** What an agent may read and write: ids of collections, in the order of its file. */
+/** The collections that an agent reads and writes, by id, in the order of its file. */
 export class Project {
   readonly agentId: string
   readonly collections: ReadonlyMap<string, Collection>
@@ -57,17 +57,18 @@ export class Project {
     this.writes = memory.write_collections
   }
 
-  /** The collections that the agent names. */
+  /** Return the collections that the agent reads or writes. */
   used(): Collection[] {
     const ids = new Set([...this.reads, ...this.writes])
     return [...ids].flatMap((id) => this.collections.get(id) ?? [])
   }
 
-  /** The used collections that can store sessions: `checkProject` accepts at most one. */
+  /** Return the collections that can store sessions; `check` accepts at most one. */
   sessionCollections(): Collection[] {
     return this.used().filter(storesSessions)
   }
 
+  /** Whether the agent may write to a collection. */
   isWritable({ writeback, collection_id: id }: Collection): boolean {
     return writeback.enabled && this.writes.includes(id)
   }
@@ -76,8 +77,8 @@ export class Project {
 /**
  * Return the findings in a project: errors first, then by file, line and id. Never throws.
  *
- * `agentId` is the agent that runs, by default the only one. `against` is a commit whose versions
- * of collections these have to follow.
+ * `agentId` is the agent that runs; null selects the only agent. `against` is a commit: the
+ * versions of the collections are compared with those in it.
  */
 export function checkProject(folder: string, agentId: string | null, against = ''): Finding[] {
   const files = readFiles(folder)
@@ -89,7 +90,7 @@ export function checkProject(folder: string, agentId: string | null, against = '
   }
   const hasError = findings.some(({ severity }) => severity === 'error')
   if (!hasError) findings.push(...checkEnvironment(files, projectOf(files, agentId)))
-  const unique = new Map(findings.map((one) => [JSON.stringify(one), one]))
+  const unique = new Map(findings.map((item) => [JSON.stringify(item), item]))
   const order = ['severity', 'file', 'line', 'id', 'message'] as const // "error" < "warning"
   return [...unique.values()].toSorted((a, b) => {
     const name = order.find((field) => a[field] !== b[field])
@@ -97,7 +98,7 @@ export function checkProject(folder: string, agentId: string | null, against = '
   })
 }
 
-/** Load a project. Run `checkProject` first: invalid files make this throw arbitrary errors. */
+/** Load a project. Run `checkProject` first: with invalid files, this throws arbitrary errors. */
 export function loadProject(folder: string, agentId: string | null): Project {
   return projectOf(readFiles(folder), agentId)
 }
@@ -117,7 +118,7 @@ function readFiles(folder: string): Files {
 }
 
 function readFolder<T>(folder: string, place: string, suffix: string, schema: z.ZodType<T>) {
-  // Editors and macOS keep files of their own there, such as .#x and ._x.
+  // Editors and macOS store hidden files there, such as .#x and ._x.
   const names = (listFolder(join(folder, place)) ?? []).filter(
     (name) => name.endsWith(suffix) && !name.startsWith('.'),
   )
@@ -131,7 +132,7 @@ function readFolder<T>(folder: string, place: string, suffix: string, schema: z.
   return new Map(files.map((file) => [file.name, file]))
 }
 
-/** The names in a folder; null where there is no readable folder. */
+/** Return the names in a folder, or null if the folder is missing or unreadable. */
 function listFolder(folder: string): string[] | null {
   try {
     return readdirSync(folder)
@@ -140,12 +141,12 @@ function listFolder(folder: string): string[] | null {
   }
 }
 
-/** One error for each field that the model rejects. */
+/** Return an error for each field that the schema rejects. */
 function fieldErrors(document: Document, error: z.ZodError): Finding[] {
   const errors = new Map<string, Finding>()
-  const add = (id: string, path: Path, words: string) => {
+  const add = (id: string, path: Path, reason: string) => {
     const field = path.map(String).join('.')
-    if (!errors.has(field)) errors.set(field, document.finding(id, `${field}: ${words}`, ...path))
+    if (!errors.has(field)) errors.set(field, document.finding(id, `${field}: ${reason}`, ...path))
   }
   for (const issue of error.issues) {
     if (issue.code === 'unrecognized_keys') {
@@ -188,14 +189,14 @@ function* checkFiles(files: Files): Findings {
   }
 }
 
-/** The agent that runs, and whether there is code for its collections. */
+/** Check that the running agent exists, and that this project supports its backends. */
 function* checkRunningAgent(files: Files, agentId: string | null): Findings {
   const { agents, collections } = files
   if (agents.size === 0) {
     const message = 'The folder agents has no <agent_id>.agent.md: add one.'
     yield finding('AML-E131', 'agents', 0, message)
   } else if (agentId === null && agents.size > 1) {
-    const message = 'The folder agents has several agents: set AGENT_ID to the one that runs here.'
+    const message = 'The folder agents has several agents: set AGENT_ID to the agent to run.'
     yield finding('AML-E132', 'agents', 0, message)
   } else if (agentId !== null && !agents.has(agentId)) {
     const message = `AGENT_ID is ${agentId}: correct it, or add agents/${agentId}.agent.md.`
@@ -208,14 +209,14 @@ function* checkRunningAgent(files: Files, agentId: string | null): Findings {
     const type: string | undefined = OtherConfig.safeParse(model?.backend).data?.type
     if (!document || !type) continue
     const answer = ANSWERS[type] ?? `session_store=${type}`
-    const what = `This project has no code for backend type ${type}`
-    // Without this file, whose backend is the owner's.
-    const message = `${what}: run \`${UPDATE} ${answer} -x ${document.file}\`.`
+    // -x keeps the owner's backend in this file.
+    const command = `${UPDATE} ${answer} -x ${document.file}`
+    const message = `This project has no code for backend type ${type}: run \`${command}\`.`
     yield document.finding('AML-E10D', message, 'backend', 'type')
   }
 }
 
-/** The secrets that nothing provides: found without a network. */
+/** Check that the secrets of the used collections are available, without network calls. */
 function* checkEnvironment({ collections }: Files, project: Project): Findings {
   for (const collection of project.used()) {
     const { document } = collections.get(collection.collection_id)!
@@ -230,13 +231,13 @@ function* checkEnvironment({ collections }: Files, project: Project): Findings {
           yield document.finding('AML-E113', `${error.message}.`, ...path)
         }
       } else if (reference.startsWith('env:')) {
-        const hint = 'until it is, `serve` refuses to start with a model'
+        const hint = 'set it, or `serve` refuses to start with a model'
         const message = `The variable ${variable} is not set: ${hint}.`
         yield document.finding('AML-W240', message, ...path)
       } else if (!hasAwsCredentials()) {
         const hint = variable ? `set ${variable}, or provide credentials` : 'provide credentials'
-        const what = `The secret ${reference} cannot be read without AWS credentials`
-        const message = `${what}: ${hint}. Until then \`serve\` refuses to start with a model.`
+        const problem = `The secret ${reference} cannot be read without AWS credentials`
+        const message = `${problem}: ${hint}. Until then \`serve\` refuses to start with a model.`
         yield document.finding('AML-W242', message, ...path)
       }
     }
@@ -265,7 +266,7 @@ function* checkCollection(document: Document, collection: Collection): Findings 
   yield* backendFindings(document, backend, status, scope.lifetime)
 }
 
-/** The collections that an agent names, and where. */
+/** Return the references of an agent to collections, with their paths. */
 function referencesOf({ memory }: Agent): Reference[] {
   return (['read', 'write'] as const).flatMap((access) => {
     const field = `${access}_collections` as const
@@ -273,6 +274,7 @@ function referencesOf({ memory }: Agent): Reference[] {
   })
 }
 
+/** Whether a collection can store sessions. A custom backend can, with any lifetime. */
 export function storesSessions({ scope, backend }: Collection): boolean {
   return scope.lifetime === 'session' || backend.type === 'custom'
 }
@@ -280,51 +282,54 @@ export function storesSessions({ scope, backend }: Collection): boolean {
 function* checkState(document: Document): Findings {
   for (const [name, value] of Object.entries(document.data?.state ?? {})) {
     if (isKnown(name, value)) continue
-    const what = 'collections/README.md has the fields and values that have an effect'
-    yield document.finding('AML-W230', `state.${name} is ignored: ${what}.`, 'state', name)
+    const hint = 'collections/README.md has the fields and values that have an effect'
+    yield document.finding('AML-W230', `state.${name} is ignored: ${hint}.`, 'state', name)
   }
 }
 
 function* checkAgent(file: File<Agent>, agent: Agent, { collections, grants }: Files): Findings {
   const { document } = file
-  let first: string | null = null // the collection that stores the sessions
+  let store: string | null = null // the collection that stores the sessions
   const writers = new Map<string, string>()
   const named = referencesOf(agent).map(([, , id]) => collections.get(id)?.model)
-  const own = named.find((used) => used?.scope.lifetime === 'user' && !storesSessions(used))
+  const userMemory = named.find((used) => {
+    return used?.scope.lifetime === 'user' && !storesSessions(used)
+  })
   for (const reference of referencesOf(agent)) {
     const [access, path, id] = reference
-    const found = collections.get(id)
-    if (!found) {
+    const collection = collections.get(id)
+    if (!collection) {
       const message = `collections/${id}.collection.md does not exist: add it, or correct the id.`
       yield document.finding('AML-E101', message, ...path)
       continue
     }
     yield* checkAccess(file, agent, reference, grants)
-    if (!found.model) continue
-    yield* checkReference(document, agent, reference, found.model)
-    if (storesSessions(found.model)) {
-      first ??= id
-      if (id !== first) {
-        const message = `${id} and ${first} could both store the sessions: use one of them.`
+    const { model } = collection
+    if (!model) continue
+    yield* checkReference(document, agent, reference, model)
+    if (storesSessions(model)) {
+      store ??= id
+      if (id !== store) {
+        const message = `${id} and ${store} could both store the sessions: remove one of them.`
         yield document.finding('AML-E109', message, ...path)
       } else if (!agent.memory.read_collections.includes(id)) {
         const message = `Sessions are loaded before turns: add ${id} to read_collections too.`
         yield document.finding('AML-E10C', message, ...path)
       }
     } else if (access === 'write') {
-      const { backend } = found.model
-      const isAlone = backend.type === 'agentcore_memory'
-      for (const { reference } of isAlone ? secretRefs(backend) : []) {
+      const { backend } = model
+      const isExclusive = backend.type === 'agentcore_memory'
+      for (const { reference } of isExclusive ? secretRefs(backend) : []) {
         const other = writers.get(reference) ?? id
         writers.set(reference, other)
         if (other === id) continue
-        const message = `${id} and ${other} write to the same memory: write to one of them.`
+        const message = `${id} and ${other} write to the same memory: remove one of them.`
         yield document.finding('AML-E111', message, ...path)
       }
-      if (found.model.scope.lifetime === 'project' && own) {
-        const what = `including quotes from ${own.collection_id}`
+      if (model.scope.lifetime === 'project' && userMemory) {
+        const quotes = `including quotes from ${userMemory.collection_id}`
         const hint = `remove ${id} from write_collections`
-        const message = `Turns recorded in ${id} are visible to all users, ${what}: ${hint}.`
+        const message = `Turns recorded in ${id} are visible to all users, ${quotes}: ${hint}.`
         yield document.finding('AML-W229', message, ...path)
       }
     }
@@ -346,12 +351,12 @@ function* checkReference(
     yield document.finding('AML-E104', message, ...path)
   }
   if (access === 'write' && !writeback.enabled) {
-    const what = `Collection ${id} has writeback.enabled: false`
-    yield document.finding('AML-E107', `${what}: remove it from write_collections.`, ...path)
+    const problem = `Collection ${id} has writeback.enabled: false`
+    yield document.finding('AML-E107', `${problem}: remove it from write_collections.`, ...path)
   }
 }
 
-/** Whether the grants of an agent, of which the first for a collection counts, allow access. */
+/** Compare a reference with the grants of its agent; without a grant, access is denied. */
 function* checkAccess(
   { name, document }: File<Agent>,
   agent: Agent,
@@ -360,8 +365,8 @@ function* checkAccess(
 ): Findings {
   const [file, place] = [grants.get(name), `iam/${name}.iam.md`]
   if (!file) {
-    const same = referencesOf(agent).filter(([, , other]) => other === id)
-    const needed = [...new Set(same.map(([one]) => one))].join('-')
+    const references = referencesOf(agent).filter(([, , other]) => other === id)
+    const needed = [...new Set(references.map(([access]) => access))].join('-')
     const hint = `create it, and grant ${needed} access to ${id}`
     yield document.finding('AML-E10B', `${place} does not exist: ${hint}.`, ...path)
   }
@@ -392,8 +397,8 @@ function* checkGrants(document: Document, { collections: grants }: Grants, files
       yield document.finding(number, `Collection ${ref} is ${message}.`, ...path, 'ref')
     }
     if (model?.writeback.enabled === false && access.includes('write')) {
-      const what = `Collection ${ref} has writeback.enabled: false`
-      yield document.finding('AML-E108', `${what}: grant read access only.`, ...path, 'access')
+      const problem = `Collection ${ref} has writeback.enabled: false`
+      yield document.finding('AML-E108', `${problem}: grant read access only.`, ...path, 'access')
     }
   }
 }

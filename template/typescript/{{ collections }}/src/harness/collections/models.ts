@@ -1,6 +1,6 @@
 // The fields of collection, agent and grant files: their types, defaults and limits.
 //
-// Those of a backend are in the module of that backend, rules of more than one file in `check`.
+// Each backend's module has its fields; `check` has the rules that span several files.
 
 import { z } from 'zod'
 
@@ -42,17 +42,17 @@ export const Collection = z.strictObject({
   writeback: z.strictObject({ enabled: z.boolean() }),
 })
 
-/** What a model sees of earlier turns, in the words of the agent definition. */
+/** The parts of earlier turns that a model sees; names come from the agent definition. */
 export const State = z.strictObject({
   session_history: z.enum(['ephemeral', 'session']).default('session'),
-  /** Calls of tools and their results. */
+  /** Tool calls and their results. */
   working_state: z.enum(['ephemeral', 'session']).default('session'),
   /** The working state of earlier turns. */
   scratchpad_visible_to_model: z.boolean().default(true),
   max_state_tokens: whole(1, 1_000_000_000).optional(),
 })
 
-/** Whether a field of `state` has a meaning here: other tools may know more. */
+/** Whether this project supports a field of `state`; other tools may define more. */
 export function isKnown(name: string, value: unknown): boolean {
   return State.safeParse({ [name]: value }).success
 }
@@ -62,7 +62,7 @@ function knownFields(state: unknown): unknown {
   return Object.fromEntries(Object.entries(state).filter(([name, value]) => isKnown(name, value)))
 }
 
-/** agents/<agent_id>.agent.md; fields that other tools own are left alone. */
+/** The model of agents/<agent_id>.agent.md; it ignores the fields of other tools. */
 export const Agent = z.object({
   agent_id: agentId,
   memory: z.object({
@@ -73,7 +73,7 @@ export const Agent = z.object({
   state: z.preprocess(knownFields, State).default(State.parse({})),
 })
 
-/** iam/<agent_id>.iam.md: what its agent may do; without a grant it may do nothing. */
+/** The model of iam/<agent_id>.iam.md. Without a grant, access is denied. */
 export const Grants = z.object({
   agent_id: agentId,
   collections: z

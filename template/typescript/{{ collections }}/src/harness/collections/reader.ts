@@ -1,4 +1,7 @@
-// The front matter of a Markdown file, between its first line, ---, and the next: YAML 1.2.
+// Read the front matter of a Markdown file: its values and their line numbers.
+//
+// Front matter is the text between a first line of --- and the next such line. It is YAML 1.2
+// without the features that make a file hard to review.
 
 import { readFileSync, statSync } from 'node:fs'
 
@@ -10,22 +13,22 @@ import { diagnostic, type Finding } from '../findings.ts'
 const MAX_BYTES = 100_000
 const MAX_DEPTH = 32
 const MAX_MESSAGE_CHARS = 300
-// Characters that could move a cursor, reverse a text or end a line where findings are printed.
+// Characters that could move the cursor, reverse text or break a line in printed findings.
 const UNPRINTABLE =
   // oxlint-disable-next-line no-control-regex
   /[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]/gu
 // oxlint-disable-next-line no-control-regex
 const CONTROL = /[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]/
-const ALIAS = 'Anchors and aliases (& and *) are refused: write the value out, or quote it.'
+const ALIAS = 'Anchors and aliases (& and *) are not allowed: write the value out, or quote it.'
 const DEEP = `The front matter is nested more than ${MAX_DEPTH} levels deep: flatten it.`
-const TAG = 'Tags such as !!str are refused: put text in quotes.'
+const TAG = 'Tags such as !!str are not allowed: put text in quotes.'
 
-/** Where a value stands: keys of mappings and positions in lists, from the top. */
+/** Mapping keys and list indexes, from the root. */
 export type Path = readonly PropertyKey[]
 type Fields = Record<string, unknown>
 export type Findings = Generator<Finding>
 
-/** The values of a file and their lines; `data` is null where `errors` say why. */
+/** The front matter of a file; `data` is null if `errors` is not empty. */
 export class Document {
   readonly file: string
   readonly data: Fields | null
@@ -44,7 +47,7 @@ export class Document {
     this.#lines = lines
   }
 
-  /** The line of a key or an item; where it is absent, that of the mapping or list around it. */
+  /** Return the line of a key or list item, or of its parent if it is absent. */
   line(path: Path): number {
     const found = this.#lines.get(JSON.stringify(path))
     return found ?? (path.length > 0 ? this.line(path.slice(0, -1)) : 1)
@@ -54,13 +57,13 @@ export class Document {
     return this.#lines.has(JSON.stringify(path))
   }
 
-  /** A finding about a field. */
+  /** Return a finding about a field. */
   finding(id: string, message: string, ...path: Path): Finding {
     return finding(id, this.file, this.line(path), message)
   }
 }
 
-/** A finding in one printable line; E or W in its id is the severity. */
+/** Return a diagnostic on one printable line; E or W in its id sets the severity. */
 export function finding(id: string, file: string, line: number, message: string): Finding {
   const text = [...message.replace(UNPRINTABLE, '\ufffd')]
   const isLong = text.length > MAX_MESSAGE_CHARS
@@ -69,7 +72,7 @@ export function finding(id: string, file: string, line: number, message: string)
   return diagnostic(id, shown, severity, file.replace(UNPRINTABLE, '\ufffd'), line)
 }
 
-/** The front matter of the file at `path`, which diagnostics call `file`. Never throws. */
+/** Read the file at `path`; findings show it as `file`. Never throws. */
 export function readDocument(path: string, file: string): Document {
   let content: Buffer
   try {
@@ -84,22 +87,22 @@ export function readDocument(path: string, file: string): Document {
   return parseFrontMatter(content, file)
 }
 
-/** The front matter of a file with this content, which diagnostics call `file`. Never throws. */
+/** Parse the content of a file; findings show it as `file`. Never throws. */
 export function parseFrontMatter(content: Uint8Array, file: string): Document {
-  const refuse = (id: string, line: number, message: string) =>
+  const rejected = (id: string, line: number, message: string) =>
     new Document(file, null, [finding(id, file, line, message)])
   if (content.length > MAX_BYTES) return tooLarge(file)
   let text: string
   try {
     text = new TextDecoder('utf-8', { fatal: true }).decode(content).replace(/\r\n?/g, '\n')
   } catch {
-    return refuse('AML-E00B', 1, 'The file is not UTF-8: save it as UTF-8.')
+    return rejected('AML-E00B', 1, 'The file is not UTF-8: save it as UTF-8.')
   }
   const [first, ...rest] = text.split('\n').map((line) => line.replace(/^---[ \t]*$/, '---'))
   const end = rest.indexOf('---')
   if (first !== '---' || end < 0) {
     const place = 'put it at the top of the file, between two lines of ---'
-    return refuse('AML-E001', 1, `The front matter is missing: ${place}.`)
+    return rejected('AML-E001', 1, `The front matter is missing: ${place}.`)
   }
   return new Reader(file, `${rest.slice(0, end).join('\n')}\n`).read()
 }
@@ -109,7 +112,7 @@ function tooLarge(file: string): Document {
   return new Document(file, null, [finding('AML-E00C', file, 1, message)])
 }
 
-/** Reads one document from the tokens and nodes of the parser, and collects what is refused. */
+/** Reads a document from the parser's tokens and nodes, and collects errors. */
 class Reader {
   readonly #file: string
   readonly #text: string
@@ -129,14 +132,14 @@ class Reader {
       try {
         data = this.#parse()
       } catch (error) {
-        if (!(error instanceof RangeError)) throw error // of the parser: its stack is exhausted
-        this.#refuse('AML-E00D', 1, DEEP)
+        if (!(error instanceof RangeError)) throw error // the parser's stack is exhausted
+        this.#addError('AML-E00D', 1, DEEP)
       }
     }
     const isMapping = typeof data === 'object' && data !== null && !Array.isArray(data)
     if (!isMapping && this.#errors.length === 0) {
       const message = 'The front matter must be a mapping: write lines of `key: value`.'
-      this.#refuse('AML-E005', 1, message)
+      this.#addError('AML-E005', 1, message)
     }
     const fields = this.#errors.length === 0 ? (data as Fields) : null
     return new Document(this.#file, fields, this.#errors, this.#lines)
@@ -146,17 +149,17 @@ class Reader {
     const control = CONTROL.exec(this.#text)
     if (control) {
       const place = this.#text.slice(0, control.index).split('\n').length + 1
-      const message = 'Tabs and control characters are refused: write spaces instead.'
-      return this.#refuse('AML-E0D1', place, message)
+      const message = 'Tabs and control characters are not allowed: write spaces instead.'
+      return this.#addError('AML-E0D1', place, message)
     }
     let [line, level, isScalar] = [2, 0, false]
     for (const token of new Lexer().lex(this.#text)) {
       const type = isScalar ? 'scalar' : CST.tokenType(token)
-      if (type === 'alias' || type === 'anchor') this.#refuse('AML-E007', line, ALIAS)
-      if (type === 'tag') this.#refuse('AML-E008', line, TAG)
+      if (type === 'alias' || type === 'anchor') this.#addError('AML-E007', line, ALIAS)
+      if (type === 'tag') this.#addError('AML-E008', line, TAG)
       if (type === 'flow-seq-start' || type === 'flow-map-start') level++
       if (type === 'flow-seq-end' || type === 'flow-map-end') level--
-      if (level > MAX_DEPTH) return this.#refuse('AML-E00D', 1, DEEP) // the parser would fail
+      if (level > MAX_DEPTH) return this.#addError('AML-E00D', 1, DEEP)
       isScalar = token === CST.SCALAR // the next token is the scalar itself
       line += token.split('\n').length - 1
     }
@@ -171,7 +174,7 @@ class Reader {
     })
     const [error] = document.errors
     if (error) {
-      this.#refuse('AML-E002', this.#lineAt(error.pos[0]), `Invalid YAML: ${error.message}.`)
+      this.#addError('AML-E002', this.#lineAt(error.pos[0]), `Invalid YAML: ${error.message}.`)
       return null
     }
     return this.#value(document.contents, [], 1, 1)
@@ -181,7 +184,7 @@ class Reader {
     if (level > MAX_DEPTH) throw new RangeError('too many levels')
     this.#lines.set(JSON.stringify(path), line)
     if (isMap<ParsedNode, ParsedNode | null>(node)) {
-      const values: Fields = Object.create(null) // so that __proto__ is a key like any other
+      const values: Fields = Object.create(null) // __proto__ is an ordinary key
       for (const { key, value } of node.items) {
         const at = this.#lineAt(key.range[0])
         const name = this.#key(key, at, values)
@@ -191,7 +194,7 @@ class Reader {
     }
     if (isSeq<ParsedNode>(node)) {
       return node.items.map((item, index) => {
-        // Parsers place an empty item differently.
+        // Parsers disagree on the position of an empty item.
         const isEmpty = isScalar(item) && !item.source
         const at = isEmpty ? line : this.#lineAt(item.range[0])
         return this.#value(item, [...path, index], at, level + 1)
@@ -200,23 +203,23 @@ class Reader {
     return isScalar(node) ? node.value : null
   }
 
-  /** The name of a key, or null where it is refused. */
+  /** Return the name of a key, or null if it is rejected. */
   #key(key: ParsedNode, line: number, values: Fields): string | null {
     if (!isScalar(key) || typeof key.value !== 'string') {
-      this.#refuse('AML-E00A', line, 'A key is not text: put it in quotes.')
+      this.#addError('AML-E00A', line, 'A key is not text: put it in quotes.')
     } else if (key.value === '<<' && key.type === 'PLAIN') {
-      this.#refuse('AML-E009', line, 'Merge keys (<<) are refused: write the keys out.')
+      this.#addError('AML-E009', line, 'Merge keys (<<) are not allowed: write the keys out.')
     } else if (key.value in values) {
-      this.#refuse('AML-E006', line, `The key ${key.value} is repeated in its mapping: keep one.`)
+      this.#addError('AML-E006', line, `The key ${key.value} is repeated in its mapping: keep one.`)
     } else return key.value
     return null
   }
 
-  #refuse(id: string, line: number, message: string): void {
+  #addError(id: string, line: number, message: string): void {
     this.#errors.push(finding(id, this.#file, line, message))
   }
 
-  /** The line of an offset; the front matter starts in line 2 of its file. */
+  /** Return the line of an offset; the front matter starts on line 2 of its file. */
   #lineAt(offset: number): number {
     return this.#counter.linePos(offset).line + 1
   }

@@ -1,4 +1,8 @@
-// Secrets by reference: from the environment or AWS Secrets Manager, cached.
+// Read secrets by reference from the environment or AWS Secrets Manager, and cache them.
+//
+// A reference is `env:NAME`, an ARN or a path. For a path, the variable of the same name in upper
+// case has priority (`secrets/valkey/sessions`: SECRETS_VALKEY_SESSIONS). If it is not set, the
+// path names a secret in AWS Secrets Manager. `#key` selects a field of a JSON secret.
 
 import { statSync } from 'node:fs'
 import { homedir } from 'node:os'
@@ -23,34 +27,38 @@ const AWS_VARIABLES = [
 ]
 const AWS_FILES = { AWS_SHARED_CREDENTIALS_FILE: 'credentials', AWS_CONFIG_FILE: 'config' }
 
-/** A secret cannot be read; the text names the reference and the variable, never a value. */
+/** A secret cannot be read. The message has its reference and variable, never its value. */
 export class SecretError extends Error {
-  constructor(reference: string, why: string) {
+  constructor(reference: string, reason: string) {
     const name = variableOf(reference)
-    super(`cannot read the secret '${reference}'${name && ` (variable ${name})`}: ${why}`)
+    super(`cannot read the secret '${reference}'${name && ` (variable ${name})`}: ${reason}`)
   }
 }
 
-/** The environment variable that replaces a reference; an ARN has none, and so ''. */
+/** Return the environment variable that can hold the secret; '' for an ARN. */
 export function variableOf(reference: string): string {
   const [path = ''] = reference.split('#')
   if (path.startsWith('env:')) return path.slice(4)
   return path.startsWith('arn:') ? '' : path.replace(/[^A-Za-z0-9]+/g, '_').toUpperCase()
 }
 
-/** Whether a variable is in the environment, and not blank. */
+/** Whether an environment variable has a value that is not blank. */
 export function isSet(variable: string): boolean {
   return Boolean(variable && process.env[variable]?.trim())
 }
 
-/** The variables to set before a collection is used; with a real model it always is. */
+/**
+ * Return the variables to set before the echo model uses a collection.
+ *
+ * Until then, its data stays local. With any other model, the collection is always used.
+ */
 export function unsetVariables(settings: CoreSettings, collection: Collection): string[] {
   if (settings.model !== 'offline') return []
   const names = secretRefs(collection.backend).map(({ reference }) => variableOf(reference))
   return names.filter((name) => name && !isSet(name))
 }
 
-/** Whether the environment or a file of this user has AWS credentials. */
+/** Whether the environment or the user's AWS files provide credentials. */
 export function hasAwsCredentials(): boolean {
   const files = Object.entries(AWS_FILES).map(
     ([name, file]) => process.env[name] || join(homedir(), '.aws', file),
@@ -63,13 +71,10 @@ type Ref = Omit<SecretRef, 'path'>
 type Fetch = LRUCache.Fetcher<string, string, Ref>
 
 /**
- * The values of references; each is read once for all callers, again after `secretCacheSeconds`.
+ * Caches secrets for `secretCacheSeconds`; concurrent callers share a read.
  *
- * The last value stays in use while a secret is read again, and when that fails: an outage of AWS
- * Secrets Manager must not stop an agent whose secrets have not changed.
- *
- * A reference is `env:NAME`, an ARN, or a path: of the variable UPPER_SNAKE if that is set,
- * else of AWS Secrets Manager. `#key` behind it takes a field of a secret that is JSON.
+ * The last value stays in use during a refresh, and if the refresh fails: an outage of AWS Secrets
+ * Manager must not stop an agent whose secrets have not changed.
  */
 export class Secrets {
   readonly #cache: LRUCache<string, string, Ref>
@@ -77,16 +82,16 @@ export class Secrets {
 
   constructor({ secretCacheSeconds, secretsPrefix }: DeclarationSettings) {
     this.#isCached = secretCacheSeconds > 0
-    // For the cache, 0 would mean without end.
+    // The cache reads a ttl of 0 as "never expires".
     const ttl = secretCacheSeconds * 1000 || 1
-    const fetchMethod: Fetch = (_, last, { context }) => readAgain(last, context, secretsPrefix)
+    const fetchMethod: Fetch = (_, last, { context }) => refresh(last, context, secretsPrefix)
     this.#cache = new LRUCache({ max: 1000, ttl, fetchMethod })
   }
 
   /**
-   * Return the value of a secret. Throws SecretError.
+   * Return a secret within a time limit. Throws SecretError.
    *
-   * If its value `wasRefused`, it may have been rotated, and is read again first.
+   * `wasRefused` forces a refresh: the service may have rotated the secret.
    */
   async get(ref: Ref, wasRefused = false): Promise<string> {
     const id = JSON.stringify([ref.reference, ref.key, ref.region])
@@ -95,12 +100,12 @@ export class Secrets {
   }
 }
 
-async function readAgain(last: string | undefined, ref: Ref, prefix: string): Promise<string> {
+async function refresh(last: string | undefined, ref: Ref, prefix: string): Promise<string> {
   try {
     return await readSecret(ref, prefix)
   } catch (error) {
     if (last === undefined || !(error instanceof SecretError)) throw error
-    log('WARNING', `${error.message}; its last value stays in use`)
+    log('WARNING', `${error.message}; using its last value`)
     return last
   }
 }
@@ -109,10 +114,10 @@ async function readSecret(ref: Ref, prefix: string): Promise<string> {
   if (isSet(variableOf(ref.reference))) return readVariable(ref)
   if (ref.reference.startsWith('env:'))
     throw new SecretError(ref.reference, 'the variable is not set')
-  return valueIn(await askSecretsManager(ref.reference, ref.region, prefix), ref)
+  return valueIn(await readSecretsManager(ref.reference, ref.region, prefix), ref)
 }
 
-/** Return the secret that the variable of a reference holds. Throws SecretError. */
+/** Return the secret from the reference's environment variable. Throws SecretError. */
 export function readVariable(ref: Ref): string {
   return valueIn(process.env[variableOf(ref.reference)]!.trim(), ref)
 }
@@ -126,35 +131,35 @@ function valueIn(text: string, { reference, key, expected, accepts }: Ref) {
     value = ''
   }
   if (typeof value !== 'string' || !value) {
-    const why = field ? `it has no text in the field '${field}'` : 'it is empty'
-    throw new SecretError(reference, why)
+    const reason = field ? `its field '${field}' has no text` : 'it is empty'
+    throw new SecretError(reference, reason)
   }
   if (accepts?.(value) === false) throw new SecretError(reference, `it is not ${expected}`)
   return value
 }
 
-async function askSecretsManager(
+async function readSecretsManager(
   reference: string,
-  given: string | null,
+  defaultRegion: string | null,
   prefix: string,
 ): Promise<string> {
   const [name = ''] = reference.split('#')
   const isArn = name.startsWith('arn:')
-  const region = isArn ? name.split(':')[3] : given
+  const region = isArn ? name.split(':')[3] : defaultRegion
   const SecretId = isArn ? name : prefix + name
   const aws = await import('@aws-sdk/client-secrets-manager')
   const client = new aws.SecretsManagerClient({ maxAttempts: 2, ...(region && { region }) })
   try {
     await client.config.region().catch(() => {
-      throw new SecretError(reference, 'no AWS region, set AWS_REGION')
+      throw new SecretError(reference, 'no AWS region is set: set AWS_REGION')
     })
     const abortSignal = AbortSignal.timeout(AWS_TIMEOUT_MS)
-    const late = new Promise<never>((_, reject) => {
-      // The signal ends the request, but not a search for credentials.
+    const timeout = new Promise<never>((_, reject) => {
+      // The signal aborts the request, but not the lookup of credentials.
       abortSignal.addEventListener('abort', () => reject(abortSignal.reason))
     })
-    const sent = client.send(new aws.GetSecretValueCommand({ SecretId }), { abortSignal })
-    const { SecretString = '' } = await Promise.race([sent, late])
+    const reply = client.send(new aws.GetSecretValueCommand({ SecretId }), { abortSignal })
+    const { SecretString = '' } = await Promise.race([reply, timeout])
     return SecretString.trim()
   } catch (error) {
     if (error instanceof SecretError) throw error

@@ -1,12 +1,12 @@
-// The settings of the collections, and the option of `check` that sets one.
+// The settings of collections and secrets, and the option `check --against`.
 
 import { type CoreSettings, integer, type SettingsOf, string } from '../settings.ts'
 
 export const DECLARATION_SETTINGS = {
   secretCacheSeconds: integer(300, 0, 86_400),
-  agentId: string('.*', '', null), // null: the only file in agents/
-  secretsPrefix: string(), // of paths, where they are names in AWS Secrets Manager
-  checkAgainst: string(), // a commit of git
+  agentId: string('.*', '', null), // null: the only agent in agents/
+  secretsPrefix: string(), // prepended to paths in AWS Secrets Manager
+  checkAgainst: string(), // a Git commit or tag
 }
 
 export type DeclarationSettings = CoreSettings & SettingsOf<typeof DECLARATION_SETTINGS>
@@ -15,6 +15,6 @@ export const AGAINST_OPTIONS = {
   against: {
     variable: 'CHECK_AGAINST',
     takes: 'REF',
-    does: 'also compare the versions of collections with a commit or a tag',
+    does: 'also compare the versions of collections with a commit or tag',
   },
 }

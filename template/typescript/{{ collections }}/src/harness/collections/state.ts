@@ -1,6 +1,6 @@
-// What a model sees of earlier turns: the section `state` of the agent's file, as a capability.
+// The capability that applies `state` of the agent file: limits the earlier turns a model sees.
 //
-// The session keeps all of them: `/retry`, `replace_turn` and the page work as without the section.
+// The session still stores every turn: `/retry`, `replace_turn` and the page do not change.
 
 import { isDeepStrictEqual } from 'node:util'
 
@@ -12,10 +12,10 @@ import { type Form, showOnly } from './adapter.ts'
 import { Declarations } from './capability.ts'
 import { State } from './models.ts'
 
-const CHARS_PER_TOKEN = 4 // an estimate, as only the vendor of a model can count them
-const ALL = State.parse({})
+const CHARS_PER_TOKEN = 4 // an estimate: only the model's vendor can count tokens
+const DEFAULT = State.parse({})
 
-/** Shows the model of each turn what `state` allows. */
+/** Shows the model only the earlier turns that `state` allows. */
 export class EarlierTurns extends Capability {
   readonly #declarations: Declarations
 
@@ -26,27 +26,27 @@ export class EarlierTurns extends Capability {
 
   override prepare(_turn: Turn, options: Options): void {
     const { state } = this.#declarations.project
-    if (isDeepStrictEqual(state, ALL)) return
+    if (isDeepStrictEqual(state, DEFAULT)) return
     showOnly(options, (messages, form) => visible(state, messages, form))
   }
 }
 
-/** Return the messages of this turn, which begins with the last prompt, and of earlier ones. */
+/** Return the visible messages of earlier turns, then this turn from the last prompt on. */
 function visible<Message>(state: State, messages: readonly Message[], form: Form<Message>) {
   const starts = [...messages.keys()].filter((at) => form.isPrompt(messages[at]!))
   const [first, last] = [starts[0], starts.at(-1)]
   if (first === undefined) return [...messages]
   const hidesTools = state.working_state === 'ephemeral' || !state.scratchpad_visible_to_model
   const keepsHistory = state.session_history === 'session'
-  let left = state.max_state_tokens ?? Infinity
+  let remaining = state.max_state_tokens ?? Infinity
   const earlier: Message[][] = []
   for (const [at, start] of [...starts.entries()].slice(0, -1).reverse()) {
     if (!keepsHistory) break
     const all = messages.slice(start, starts[at + 1])
     const turn = hidesTools ? [all[0]!, form.withoutTools(all.at(-1)!)] : all
     const size = turn.reduce((sum, message) => sum + form.sizeOf(message), 0)
-    left -= Math.ceil(size / CHARS_PER_TOKEN)
-    if (left < 0) break
+    remaining -= Math.ceil(size / CHARS_PER_TOKEN)
+    if (remaining < 0) break
     earlier.unshift(turn)
   }
   return [...messages.slice(0, first), ...earlier.flat(), ...messages.slice(last)]

@@ -1,6 +1,7 @@
-// Versions of collections and what changed since a commit, as the specification relates them: a
-// patch for descriptions; a minor version for the scope, retrieval and writing; a major one for
-// where the data is, and for another specification.
+// Check that each collection's version covers its changes since a commit.
+//
+// The specification requires a patch version for descriptions, and a minor version for the scope,
+// retrieval and writing. The place of the data and the specification need a major version.
 
 import { execFileSync } from 'node:child_process'
 import { isDeepStrictEqual } from 'node:util'
@@ -8,21 +9,21 @@ import { isDeepStrictEqual } from 'node:util'
 import { type Document, finding, type Findings, parseFrontMatter } from './reader.ts'
 
 type Fields = Record<string, unknown>
-/** A field that changed, and which number of the version it concerns. */
+/** A changed field, and the index of the version number to raise. */
 type Change = [field: string, level: number]
 
-const SECONDS = 20 // for each call of git
-const BYTES = 1_000_000 // of what git prints
-// Others are 0: a major version.
+const SECONDS = 20 // per git call
+const BYTES = 1_000_000 // maximum output of git
+// Index of the version number; other fields: 0 (major).
 const FIELDS: Fields = { meta: 2, status: 2, scope: 1, writeback: 1 }
-// Of a backend: how it is read and written, and for how long.
+// Backend fields for reading, writing and expiry; they need a minor version.
 const MINOR = ['retrieval_config', 'batch_size', 'extraction', 'ttl_seconds', 'ttl_days']
 MINOR.push('timeout_ms', 'retry_policy')
 
-/** Git has no answer; the message says why. */
+/** A git command failed; the message has the reason. */
 class GitError extends Error {}
 
-/** Check that versions grew with what changed since a commit. */
+/** Report collections whose version is too low for their changes since a commit. */
 export function* checkVersions(
   folder: string,
   files: readonly { readonly document: Document }[],
@@ -33,34 +34,34 @@ export function* checkVersions(
     const commit = String(git(folder, ...verify)).trim()
     const listed = git(folder, 'ls-tree', '-z', '--name-only', commit, 'collections/')
     const known = String(listed).split('\0')
-    for (const { document } of files.filter((one) => known.includes(one.document.file))) {
+    for (const { document } of files.filter((file) => known.includes(file.document.file))) {
       const content = git(folder, 'show', `${commit}:./${document.file}`)
       yield* check(document, parseFrontMatter(content, document.file), ref)
     }
   } catch (error) {
     if (!(error instanceof GitError)) throw error
-    yield finding('AML-E017', 'collections', 0, `Nothing is known of ${ref}: ${error.message}.`)
+    yield finding('AML-E017', 'collections', 0, `Cannot compare with ${ref}: ${error.message}.`)
   }
 }
 
-/** Compare a file with an older one, unless that had no version that can be read. */
+/** Compare a file with its older content; skip it if the old version is unreadable. */
 function* check(document: Document, { data: before }: Document, ref: string): Findings {
   const { data: now } = document
   const version = String(before?.version)
   const numbers = version.split(/[-+]/)[0]!.split('.')
   if (!before || !now || !numbers.every((number) => /^[0-9]+$/.test(number))) return
-  let least = numbers.map(Number)
+  let required = numbers.map(Number)
   const changed = changesOf(before, now)
-  if (changed.length > 0 && least.length === 3 && !/^[^+]*-/.test(version)) {
-    const level = Math.min(...changed.map(([, one]) => one))
-    least = least.map((number, at) => (at < level ? number : at === level ? number + 1 : 0))
+  if (changed.length > 0 && required.length === 3 && !/^[^+]*-/.test(version)) {
+    const level = Math.min(...changed.map(([, index]) => index))
+    required = required.map((number, at) => (at < level ? number : at === level ? number + 1 : 0))
   }
   const numbersNow = String(now.version).split(/[-+]/)[0]!.split('.').map(Number)
-  const at = least.findIndex((number, place) => number !== numbersNow[place])
-  if (at < 0 || numbersNow[at]! > least[at]!) return
-  const what = changed.map(([field]) => field).join(', ')
-  const why = `${ref} has ${version}${what && `, and since then ${what} changed`}`
-  const message = `The version is too low: ${why}. Raise it to ${least.join('.')}.`
+  const at = required.findIndex((number, place) => number !== numbersNow[place])
+  if (at < 0 || numbersNow[at]! > required[at]!) return
+  const fields = changed.map(([field]) => field).join(', ')
+  const reason = `${ref} has ${version}${fields && `, and since then ${fields} changed`}`
+  const message = `The version is too low: ${reason}. Raise it to ${required.join('.')}.`
   yield document.finding('AML-E016', message, 'version')
 }
 
@@ -84,7 +85,7 @@ function backendChanges(path: string, before?: unknown, now?: unknown): Change[]
   })
 }
 
-/** The names of fields that are not equal, sorted. */
+/** Return the sorted names of the fields that differ. */
 function differing(before: Fields, now: Fields): string[] {
   const names = new Set([...Object.keys(before), ...Object.keys(now)])
   return [...names].toSorted().filter((name) => !isDeepStrictEqual(before[name], now[name]))
@@ -94,15 +95,15 @@ function isMapping(value: unknown): value is Fields {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** Return what git prints. Throws GitError. */
+/** Return the output of git. Throws GitError. */
 function git(folder: string, ...words: string[]): Buffer {
   const stdio: ['ignore', 'pipe', 'ignore'] = ['ignore', 'pipe', 'ignore']
   const options = { stdio, timeout: SECONDS * 1000, maxBuffer: BYTES }
   try {
     return execFileSync('git', ['-C', folder, ...words], options)
   } catch (error) {
-    const isAnswer = (error as { status?: unknown }).status
-    const why = isAnswer ? 'it is no commit or tag of this repository' : 'git cannot be run'
-    throw new GitError(why)
+    const hasRun = (error as { status?: unknown }).status
+    const reason = hasRun ? 'it is not a commit or tag of this repository' : 'cannot run git'
+    throw new GitError(reason)
   }
 }

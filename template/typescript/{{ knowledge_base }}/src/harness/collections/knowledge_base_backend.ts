@@ -1,4 +1,4 @@
-// Long-term memory in a Bedrock knowledge base: the fields of its collection.
+// The collection fields of a Bedrock knowledge base.
 
 import { z } from 'zod'
 
@@ -8,13 +8,13 @@ import type { Document, Findings } from './reader.ts'
 
 const ID = /^[0-9a-zA-Z]{10}$/
 const IdReference = forms.reference
-  .refine((value) => !ID.test(value), 'Input should be a reference, not an id of Bedrock')
+  .refine((value) => !ID.test(value), 'Input should be a reference, not a Bedrock id')
   .optional()
 
 export const KnowledgeBaseConfig = z.strictObject({
   type: z.literal('knowledge_base'),
   knowledge_base_id_secret: IdReference,
-  data_source_id_secret: IdReference, // one of type CUSTOM; needed to write
+  data_source_id_secret: IdReference, // type CUSTOM; required for writing
   region: forms.region,
   search: z.enum(['vector', 'managed']).default('vector'), // the type of the knowledge base
   extraction: z.enum(['model', 'none']).default('model'),
@@ -25,7 +25,7 @@ export type KnowledgeBaseConfig = z.output<typeof KnowledgeBaseConfig>
 
 export const backend = { secretRefs, backendFindings }
 
-/** Return the references that are read before the collection is used. */
+/** Return the secrets to read before the collection is used. */
 function secretRefs(config: KnowledgeBaseConfig): SecretRef[] {
   return (['knowledge_base_id_secret', 'data_source_id_secret'] as const).flatMap((name) => {
     const [reference, path] = [config[name], ['backend', name]]
@@ -33,7 +33,7 @@ function secretRefs(config: KnowledgeBaseConfig): SecretRef[] {
   })
 }
 
-/** Check what concerns more than one field. */
+/** Check the rules that span several fields. */
 function* backendFindings(
   document: Document,
   config: KnowledgeBaseConfig,
@@ -52,18 +52,18 @@ function* backendFindings(
   }
   const place = ['backend', 'retrieval_config']
   if (config.retrieval_config === undefined) {
-    const whose = lifetime === 'user' ? 'actor' : 'project'
-    const message = `backend.retrieval_config is missing: one namespace for each ${whose} applies.`
+    const owner = lifetime === 'user' ? 'actor' : 'project'
+    const message = `backend.retrieval_config is missing: one namespace for each ${owner} applies.`
     yield document.finding('AML-W207', message, ...place)
   }
   for (const namespace of Object.keys(config.retrieval_config ?? {})) {
     if (!namespace.endsWith('/*')) continue
-    const message = 'A knowledge base finds a namespace by its whole name: remove /*.'
+    const message = 'A knowledge base matches complete namespaces only: remove /*.'
     yield document.finding('AML-E052', message, ...place, namespace)
   }
   const [, ...unwritten] = Object.keys(config.retrieval_config ?? {})
   for (const namespace of isWritten(document) ? unwritten : []) {
-    const message = `No turn is recorded in ${namespace}: only the first namespace is written to.`
+    const message = `No turns are recorded in ${namespace}: turns go to the first namespace only.`
     yield document.finding('AML-W223', message, ...place, namespace)
   }
   yield* checkRetrieval(document, config.retrieval_config, lifetime)

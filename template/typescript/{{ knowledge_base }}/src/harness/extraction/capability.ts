@@ -1,4 +1,4 @@
-// Extraction of facts, as a capability.
+// The capability that extracts facts from turns.
 
 import { isDeepStrictEqual } from 'node:util'
 
@@ -20,16 +20,16 @@ import type { EXTRACTION_SETTINGS } from './settings.ts'
 type Settings = CoreSettings & SettingsOf<typeof EXTRACTION_SETTINGS>
 type Texts = readonly Utterance[]
 
-const LONGEST = 40_000 // characters of an answer
+const MAX_ANSWER_CHARS = 40_000
 const [MAX_TEXT_CHARS, MAX_TRANSCRIPT_CHARS] = [8_000, 200_000]
 const REFUSED = /HTTP 4(00|13|22)\b/
 const NOT_REACHED = /\b(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|UND_ERR_CONNECT_TIMEOUT)\b/
 
-/** Turns what was said into facts, for the memories whose files say `extraction: "model"`. */
+/** Extracts facts from turns, for collections with `extraction: "model"`. */
 export class Extraction extends Capability<Settings> {
   readonly #before: readonly Capability[]
   readonly #longTerm: LongTermMemory
-  /** The client of the model; offline there is none. */
+  /** The client of the model; undefined with the echo model. */
   model: LanguageModel | undefined
 
   constructor(settings: Settings, before: readonly Capability[], load: Modules) {
@@ -39,7 +39,7 @@ export class Extraction extends Capability<Settings> {
     this.#longTerm.extract = (actor, turns) => this.extract(actor, turns)
   }
 
-  /** The model that finds facts. */
+  /** The name of the model that extracts facts. */
   get modelName(): string {
     const { model, extractionModel } = this.settings
     return model === 'offline' ? model : extractionModel || model
@@ -48,11 +48,11 @@ export class Extraction extends Capability<Settings> {
   override check(): Finding[] {
     const { model, extractionModel: name } = this.settings
     if (!name || (model !== 'offline' && name !== model)) return []
-    const what =
+    const message =
       model === 'offline'
-        ? 'EXTRACTION_MODEL has no effect while MODEL is not set.'
-        : 'EXTRACTION_MODEL is the same as MODEL: it can be left out.'
-    return [diagnostic('SET-EXTRACTION_MODEL', what, 'warning')]
+        ? 'EXTRACTION_MODEL has no effect without MODEL: set MODEL too.'
+        : 'EXTRACTION_MODEL is the same as MODEL: remove it.'
+    return [diagnostic('SET-EXTRACTION_MODEL', message, 'warning')]
   }
 
   override ping(): Promise<Finding[]> {
@@ -64,62 +64,62 @@ export class Extraction extends Capability<Settings> {
     const names = this.#longTerm.writers.filter(({ extracts }) => extracts).map(({ id }) => id)
     if (names.length === 0) return []
     const { modelName: name } = this
-    const how = name === 'offline' ? 'what users say, until MODEL is set' : `found by ${name}`
-    return [`Facts for ${names.join(', ')}: ${how}`]
+    const source = name === 'offline' ? 'user messages, until MODEL is set' : `extracted by ${name}`
+    return [`Facts for ${names.join(', ')}: ${source}`]
   }
 
   /**
-   * Return the facts of an actor's turns, and what was added to the memory as it is.
+   * Return the facts of an actor's turns, and the texts that were added unchanged.
    *
-   * Turns whose texts of the user have the same metadata are read together. Throws MemoryRefused
-   * if another call would fail, too, and MemoryUnavailable: a transient one if the model did no
-   * work.
+   * Extracts facts from adjacent turns together if their user texts have equal metadata. Throws
+   * MemoryRefused if a retry would fail too, else MemoryUnavailable, which is transient if the
+   * model was not billed.
    */
   async extract(actor: string, turns: readonly Texts[]): Promise<Utterance[]> {
-    const groups: { metadata: Metadata; said: Utterance[] }[] = []
+    const groups: { metadata: Metadata; utterances: Utterance[] }[] = []
     for (const texts of turns) {
       const metadata = texts.find(([role]) => role === 'USER')?.[2] ?? {}
       const last = groups.at(-1)
-      if (last && isDeepStrictEqual(last.metadata, metadata)) last.said.push(...texts)
-      else groups.push({ metadata, said: [...texts] })
+      if (last && isDeepStrictEqual(last.metadata, metadata)) last.utterances.push(...texts)
+      else groups.push({ metadata, utterances: [...texts] })
     }
-    const found: Utterance[] = []
-    for (const { metadata, said } of groups) {
-      const talk = said.filter(([, , , , isFact]) => !isFact)
-      const facts = talk.length > 0 ? await this.#facts(actor, talk) : []
-      found.push(...facts.map((fact): Utterance => ['USER', fact, metadata]))
-      found.push(...said.filter(([, , , , isFact]) => isFact))
+    const result: Utterance[] = []
+    for (const { metadata, utterances } of groups) {
+      const dialog = utterances.filter(([, , , , isFact]) => !isFact)
+      const facts = dialog.length > 0 ? await this.#facts(actor, dialog) : []
+      result.push(...facts.map((fact): Utterance => ['USER', fact, metadata]))
+      result.push(...utterances.filter(([, , , , isFact]) => isFact))
     }
-    return found
+    return result
   }
 
-  async #facts(actor: string, talk: Texts): Promise<string[]> {
+  async #facts(actor: string, dialog: Texts): Promise<string[]> {
     const { policy } = this.#longTerm
-    const found = await this.#open()
-    if (!found) {
-      return policy.offlineFacts(talk.flatMap(([role, text]) => (role === 'USER' ? [text] : [])))
+    const client = await this.#open()
+    if (!client) {
+      return policy.offlineFacts(dialog.flatMap(([role, text]) => (role === 'USER' ? [text] : [])))
     }
-    const model = wrapModel(this.#before, found, actor)
+    const model = wrapModel(this.#before, client, actor)
     const { extractionTimeoutSeconds: seconds } = this.settings
-    const late = `no facts within EXTRACTION_TIMEOUT_SECONDS=${seconds}`
+    const problem = `no facts within EXTRACTION_TIMEOUT_SECONDS=${seconds}`
     try {
       const answer = await withinTime(
         seconds,
         new AbortController().signal,
-        (stop) => ask(model, policy.factsPrompt, transcriptOf(talk), LONGEST, stop),
-        () => new MemoryUnavailable(late, { isTransient: false }),
+        (stop) => ask(model, policy.factsPrompt, transcriptOf(dialog), MAX_ANSWER_CHARS, stop),
+        () => new MemoryUnavailable(problem, { isTransient: false }),
       )
-      if (!answer.isWhole) throw new MemoryRefused('the model did not finish the facts')
+      if (!answer.isWhole) throw new MemoryRefused("the model's list of facts is incomplete")
       const facts = policy.factsIn(answer.text).filter((fact) => !isBlank(fact))
       const tokens = `${answer.inputTokens} tokens in, ${answer.outputTokens} out`
-      log('INFO', `found ${facts.length} facts in ${talk.length} texts (${tokens})`)
+      log('INFO', `extracted ${facts.length} facts from ${dialog.length} texts (${tokens})`)
       return facts
     } catch (error) {
       if (error instanceof MemoryUnavailable) throw error
-      const why = describe(error)
-      const Failure = REFUSED.test(why) ? MemoryRefused : MemoryUnavailable
-      const isTransient = isBusy(why) || NOT_REACHED.test(why)
-      throw new Failure(`the model found no facts: ${why}`, { isTransient })
+      const reason = describe(error)
+      const Failure = REFUSED.test(reason) ? MemoryRefused : MemoryUnavailable
+      const isTransient = isBusy(reason) || NOT_REACHED.test(reason)
+      throw new Failure(`the model extracted no facts: ${reason}`, { isTransient })
     }
   }
 
@@ -132,21 +132,21 @@ export class Extraction extends Capability<Settings> {
   }
 }
 
-/** Texts as JSON strings in which nothing begins a line or closes the transcript. */
-function transcriptOf(talk: Texts): string {
-  const share = Math.floor(MAX_TRANSCRIPT_CHARS / talk.length)
-  const most = Math.min(MAX_TEXT_CHARS, Math.max(100, share))
-  const lines = talk.map(([role, text]) => {
-    const who = role === 'USER' ? 'User' : 'Assistant'
-    return `${who}: ${JSON.stringify(shorten(text, most))}`
+/** Return the transcript of texts, as JSON strings that cannot end a line or the transcript. */
+function transcriptOf(dialog: Texts): string {
+  const share = Math.floor(MAX_TRANSCRIPT_CHARS / dialog.length)
+  const limit = Math.min(MAX_TEXT_CHARS, Math.max(100, share))
+  const lines = dialog.map(([role, text]) => {
+    const speaker = role === 'USER' ? 'User' : 'Assistant'
+    return `${speaker}: ${JSON.stringify(shorten(text, limit))}`
   })
-  const quoted = lines.join('\n').replace(/[<\x85\u2028\u2029]/g, (one) => {
-    return `\\u${one.charCodeAt(0).toString(16).padStart(4, '0')}`
+  const quoted = lines.join('\n').replace(/[<\x85\u2028\u2029]/g, (character) => {
+    return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`
   })
   return `<transcript>\n${quoted}\n</transcript>\nWrite the facts of this transcript.`
 }
 
-function shorten(text: string, most: number): string {
-  const half = Math.floor(most / 2)
-  return text.length <= most ? text : `${text.slice(0, half)} … ${text.slice(-half)}`
+function shorten(text: string, limit: number): string {
+  const half = Math.floor(limit / 2)
+  return text.length <= limit ? text : `${text.slice(0, half)} … ${text.slice(-half)}`
 }

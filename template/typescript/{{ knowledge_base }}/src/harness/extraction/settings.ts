@@ -1,10 +1,10 @@
-// The settings of extraction.
+// The settings of fact extraction.
 
 import { integer, string } from '../settings.ts'
 
 export const EXTRACTION_SETTINGS = {
-  /** The model that finds facts; '' means MODEL. */
+  /** The model that extracts facts; '' means MODEL. */
   extractionModel: string(),
-  /** How long it may take. */
+  /** Its time limit. */
   extractionTimeoutSeconds: integer(60, 1, 600),
 }

@@ -1,7 +1,7 @@
-// A memory in a knowledge base of Amazon Bedrock: its calls and answers.
+// A memory in an Amazon Bedrock knowledge base: its API calls.
 //
-// Texts are documents of a data source of type CUSTOM. The attribute `namespace` of each says whose
-// it is, and its id begins with the namespace, because a list of documents shows no attributes.
+// Texts are documents in a data source of type CUSTOM. Their attribute `namespace` has the owner.
+// Their ids begin with the namespace too, because the list of documents has no attributes.
 
 import type {
   BedrockAgent,
@@ -31,40 +31,40 @@ import {
 import { defaultTemplate, type Namespace, resolve, type Who } from './namespaces.ts'
 import { withRetries } from './retry_queue.ts'
 
-const [PAGE, DOCUMENTS] = [1000, 10] // the most that the service lists, and takes, at once
-const MAX_KEY_CHARS = 100 // of what a search can filter by
-// Of documents that are gone, and of those that the service did not take.
-const GONE: DocumentStatus[] = ['DELETING', 'DELETE_IN_PROGRESS', 'NOT_FOUND']
-export const REFUSED: DocumentStatus[] = ['FAILED', 'IGNORED']
+const [PAGE, DOCUMENTS] = [1000, 10] // maximum number of items per list, and per write
+const MAX_KEY_CHARS = 100 // maximum length of a filter key
+// Statuses of deleted documents, and of documents that the service rejected.
+const DELETED: DocumentStatus[] = ['DELETING', 'DELETE_IN_PROGRESS', 'NOT_FOUND']
+export const REJECTED: DocumentStatus[] = ['FAILED', 'IGNORED']
 const PENDING: DocumentStatus[] = ['STARTING', 'PENDING', 'IN_PROGRESS']
-const LOOK_PAUSE = 5000 // milliseconds
+const STATUS_PAUSE = 5000 // milliseconds between checks of document statuses
 
-/** A document of the data source; the reason is of its status. */
+/** A document of the data source; `reason` explains its status. */
 export interface DocumentDetail {
   readonly id: string
   readonly status: DocumentStatus
   readonly reason: string | undefined
 }
 
-type Place = { knowledgeBaseId: string; dataSourceId: string }
+type Location = { knowledgeBaseId: string; dataSourceId: string }
 type Client = { recall: BedrockAgentRuntime; record: BedrockAgent; control: BedrockAgent }
 
-/** The knowledge base whose id a secret holds. */
+/** A knowledge base; its id is in a secret. */
 export class KnowledgeBase implements Memory {
   readonly contact: string
-  readonly afterErasure = 'a knowledge base may find deleted documents for some minutes more'
+  readonly afterErasure = 'searches may return deleted documents for a few more minutes'
   readonly #config: KnowledgeBaseConfig
   readonly #template: string
   readonly #secrets: Secrets
   readonly #clients: Clients
-  #unknown: string[] = [] // documents whose fate is not known
-  #nextLook = 0
+  #unconfirmed: string[] = [] // ids of documents with unknown status
+  #nextCheck = 0
 
   constructor(config: KnowledgeBaseConfig, lifetime: string, secrets: Secrets, clients: Clients) {
     this.#config = config
     this.#secrets = secrets
     this.#clients = clients
-    // The first namespace is the one that is written to.
+    // Turns are written to the first namespace only.
     const [first = defaultTemplate(lifetime)] = Object.keys(config.retrieval_config ?? {})
     this.#template = first
     const reference = config.knowledge_base_id_secret
@@ -80,7 +80,7 @@ export class KnowledgeBase implements Memory {
   }
 
   async writesTo(): Promise<string> {
-    return '' // documents of several collections have namespaces of their own
+    return '' // collections can share a data source: their namespaces differ
   }
 
   async warmUp({ isRead, isWritable }: MemoryCollection): Promise<void> {
@@ -94,78 +94,80 @@ export class KnowledgeBase implements Memory {
     namespace: Namespace,
     query: string,
     topK: number,
-    _who: Who,
+    _identity: Who,
     metadata: Metadata,
   ): Promise<MemoryRecord[]> {
-    const wanted = Object.entries({ ...metadata, namespace: namespace.path })
-    const filters = wanted.map(([key, value]) => ({ equals: { key, value } }))
+    const attributes = Object.entries({ ...metadata, namespace: namespace.path })
+    const filters = attributes.map(([key, value]) => ({ equals: { key, value } }))
     const filter = filters.length > 1 ? { andAll: filters } : filters[0]!
     const search = { numberOfResults: topK, filter }
     const knowledgeBaseId = await this.#baseId()
-    const asked = { knowledgeBaseId, retrievalQuery: { text: query } }
+    const request = { knowledgeBaseId, retrievalQuery: { text: query } }
     const retrievalConfiguration = { [`${this.#config.search}SearchConfiguration`]: search }
     const reply = await this.#call('recall', (client, stop) =>
-      client.retrieve({ ...asked, retrievalConfiguration }, stop),
+      client.retrieve({ ...request, retrievalConfiguration }, stop),
     )
     return (reply.retrievalResults ?? []).flatMap(recordsOf)
   }
 
-  /** Ingest the texts as documents; a repetition replaces them by the same. */
+  /** Ingest the texts as documents. A retry replaces them with equal documents. */
   async createEvent(event: MemoryEvent): Promise<void> {
     const { path } = resolve(this.#template, event.identity)
     const attributes = { ...event.metadata, namespace: path, created_at: event.at.toISOString() }
     const documents = event.utterances.flatMap(([role, text], number) =>
       role === 'USER' ? [documentOf(`${path}${event.token}-${number}`, text, attributes)] : [],
     )
-    for (const some of partsOf(documents)) {
-      const place = await this.#place()
+    for (const chunk of chunksOf(documents)) {
+      const location = await this.#location()
       const reply = await this.#call('record', (client, stop) =>
-        client.ingestKnowledgeBaseDocuments({ ...place, documents: some }, stop),
+        client.ingestKnowledgeBaseDocuments({ ...location, documents: chunk }, stop),
       )
       for (const { status } of reply.documentDetails ?? []) {
-        if (!status || !REFUSED.includes(status)) continue
+        if (!status || !REJECTED.includes(status)) continue
         throw new MemoryUnavailable(`Knowledge Bases: a document is ${status}`)
       }
-      await this.#look()
-      if (this.#unknown.length === 0) {
-        this.#unknown = some.map(({ content }) => content!.custom!.customDocumentIdentifier!.id!)
+      await this.#checkStatuses()
+      if (this.#unconfirmed.length === 0) {
+        this.#unconfirmed = chunk.map(
+          ({ content }) => content!.custom!.customDocumentIdentifier!.id!,
+        )
       }
     }
   }
 
-  /** Log what became of documents that were accepted earlier. It does not throw. */
-  async #look(): Promise<void> {
-    const [ids, now] = [this.#unknown, performance.now()]
-    if (ids.length === 0 || now < this.#nextLook) return
-    this.#unknown = []
-    this.#nextLook = now + LOOK_PAUSE
+  /** Log the status of documents that were accepted earlier. Never throws. */
+  async #checkStatuses(): Promise<void> {
+    const [ids, now] = [this.#unconfirmed, performance.now()]
+    if (ids.length === 0 || now < this.#nextCheck) return
+    this.#unconfirmed = []
+    this.#nextCheck = now + STATUS_PAUSE
     const documentIdentifiers = ids.map((id) => ({
       dataSourceType: 'CUSTOM' as const,
       custom: { id },
     }))
     try {
-      const place = await this.#place()
+      const location = await this.#location()
       const { documentDetails = [] } = await this.#call('record', (client, stop) =>
-        client.getKnowledgeBaseDocuments({ ...place, documentIdentifiers }, stop),
+        client.getKnowledgeBaseDocuments({ ...location, documentIdentifiers }, stop),
       )
       const details = documentDetails.map(({ identifier, status }) => ({
         id: identifier?.custom?.id ?? '',
         status: status!,
       }))
-      const refused = details.filter(({ status }) => REFUSED.includes(status)).length
-      if (refused > 0) {
-        const what = 'documents are not indexed: `check --connect` says why'
-        log('ERROR', `${this.contact}: ${refused} of ${details.length} ${what}`)
+      const rejected = details.filter(({ status }) => REJECTED.includes(status)).length
+      if (rejected > 0) {
+        const problem = 'documents are not indexed: run `check --connect` for the reasons'
+        log('ERROR', `${this.contact}: ${rejected} of ${details.length} ${problem}`)
       }
       const pending = details.filter(({ status }) => PENDING.includes(status)).map(({ id }) => id)
-      if (this.#unknown.length === 0) this.#unknown = pending
+      if (this.#unconfirmed.length === 0) this.#unconfirmed = pending
     } catch (error) {
       if (!(error instanceof MemoryUnavailable)) throw error
-      log('WARNING', `it is not known whether texts are indexed: ${error.message}`)
+      log('WARNING', `cannot check whether texts are indexed: ${error.message}`)
     }
   }
 
-  /** Return the knowledge base, the data source if the file names one, and how it is searched. */
+  /** Return the knowledge base, its data source if the file has one, and its search type. */
   async describe(): Promise<{
     base: Partial<Description>
     source: Partial<DataSource> | null
@@ -177,9 +179,9 @@ export class KnowledgeBase implements Memory {
       client.getKnowledgeBase({ knowledgeBaseId }, stop),
     )
     if (!hasSource) return { base, source: null, search }
-    const place = await this.#place()
+    const location = await this.#location()
     const { dataSource: source = {} } = await this.#call('control', (client, stop) =>
-      client.getDataSource(place, stop),
+      client.getDataSource(location, stop),
     )
     return { base, source, search }
   }
@@ -192,18 +194,20 @@ export class KnowledgeBase implements Memory {
 
   async deleteEvent(): Promise<void> {}
 
-  /** Yield the ids, statuses and reasons of all documents of the data source, page by page. */
+  /** Yield the details of all documents in the data source, page by page. */
   async *documents(): AsyncGenerator<DocumentDetail[]> {
-    const place = await this.#place()
+    const location = await this.#location()
     let nextToken: string | undefined
     do {
-      const asked = { ...place, maxResults: PAGE, nextToken }
+      const request = { ...location, maxResults: PAGE, nextToken }
       const reply = await withRetries(() =>
-        this.#call('record', (client, stop) => client.listKnowledgeBaseDocuments(asked, stop)),
+        this.#call('record', (client, stop) => client.listKnowledgeBaseDocuments(request, stop)),
       )
       yield (reply.documentDetails ?? []).flatMap(({ identifier, status, statusReason }) => {
         const id = identifier?.custom?.id
-        return id && status && !GONE.includes(status) ? [{ id, status, reason: statusReason }] : []
+        return id && status && !DELETED.includes(status)
+          ? [{ id, status, reason: statusReason }]
+          : []
       })
       nextToken = reply.nextToken
     } while (nextToken)
@@ -216,28 +220,28 @@ export class KnowledgeBase implements Memory {
   }
 
   async paths(actor: string): Promise<string[]> {
-    const found = new Set<string>()
+    const paths = new Set<string>()
     for await (const page of this.documents()) {
-      for (const { id } of page) found.add(pathOf(id))
+      for (const { id } of page) paths.add(pathOf(id))
     }
-    return [...found].filter((path) => path.split('/').includes(actor))
+    return [...paths].filter((path) => path.split('/').includes(actor))
   }
 
   async deleteRecords(ids: readonly string[]): Promise<string[]> {
     const deleted: string[] = []
-    for (const some of partsOf(ids)) {
-      const place = await this.#place()
-      const documentIdentifiers = some.map((id) => ({
+    for (const chunk of chunksOf(ids)) {
+      const location = await this.#location()
+      const documentIdentifiers = chunk.map((id) => ({
         dataSourceType: 'CUSTOM' as const,
         custom: { id },
       }))
       const { documentDetails = [] } = await withRetries(() =>
         this.#call('record', (client, stop) =>
-          client.deleteKnowledgeBaseDocuments({ ...place, documentIdentifiers }, stop),
+          client.deleteKnowledgeBaseDocuments({ ...location, documentIdentifiers }, stop),
         ),
       )
       for (const { identifier, status } of documentDetails) {
-        if (status && GONE.includes(status)) deleted.push(identifier?.custom?.id ?? '')
+        if (status && DELETED.includes(status)) deleted.push(identifier?.custom?.id ?? '')
       }
     }
     return deleted
@@ -247,11 +251,11 @@ export class KnowledgeBase implements Memory {
     return await secretOf(this.#secrets, backend.secretRefs(this.#config)[0]!)
   }
 
-  async #place(): Promise<Place> {
+  async #location(): Promise<Location> {
     const [, source] = backend.secretRefs(this.#config)
     if (!source) {
-      const what = 'its file names no data source: add data_source_id_secret'
-      throw new MemoryUnavailable(what, { isTransient: false })
+      const problem = 'its file has no data source: add data_source_id_secret'
+      throw new MemoryUnavailable(problem, { isTransient: false })
     }
     const dataSourceId = await secretOf(this.#secrets, source)
     return { knowledgeBaseId: await this.#baseId(), dataSourceId }
@@ -259,10 +263,10 @@ export class KnowledgeBase implements Memory {
 
   async #client<K extends Call>(call: K): Promise<Client[K]> {
     const { region } = this.#config
-    const made = this.#clients.get(`bedrock ${call === 'recall'} ${region}`, async () => {
+    const client = this.#clients.get(`bedrock ${call === 'recall'} ${region}`, async () => {
       if (call === 'recall') {
         const aws = await import('@aws-sdk/client-bedrock-agent-runtime')
-        // Its own handler speaks HTTP/2, of which other endpoints than those of AWS know nothing.
+        // The default handler requires HTTP/2, which endpoints outside AWS may not support.
         const { NodeHttpHandler } = await import('@smithy/node-http-handler')
         const { requestHandler, ...more } = configOf(region)
         const handler = new NodeHttpHandler(requestHandler)
@@ -271,7 +275,7 @@ export class KnowledgeBase implements Memory {
       const aws = await import('@aws-sdk/client-bedrock-agent')
       return new aws.BedrockAgent(configOf(region))
     })
-    return (await made) as Client[K]
+    return (await client) as Client[K]
   }
 
   async #call<K extends Call, T>(
@@ -288,14 +292,14 @@ function pathOf(id: string): string {
   return id.slice(0, id.lastIndexOf('/') + 1)
 }
 
-function partsOf<T>(items: readonly T[]): T[][] {
+function chunksOf<T>(items: readonly T[]): T[][] {
   const count = Math.ceil(items.length / DOCUMENTS)
   return Array.from({ length: count }, (_, at) => items.slice(at * DOCUMENTS, (at + 1) * DOCUMENTS))
 }
 
 function documentOf(id: string, data: string, attributes: Metadata): KnowledgeBaseDocument {
   const inlineAttributes = Object.entries(attributes)
-    // Others cannot be searched for.
+    // The service cannot filter by other attributes.
     .filter(([key, value]) => value !== '' && key.length <= MAX_KEY_CHARS)
     .map(([key, stringValue]) => ({ key, value: { type: 'STRING' as const, stringValue } }))
   return {
@@ -312,10 +316,11 @@ function documentOf(id: string, data: string, attributes: Metadata): KnowledgeBa
 }
 
 function recordsOf(result: KnowledgeBaseRetrievalResult): MemoryRecord[] {
-  const { content, location, score = 1, metadata = {} } = result // unscored: as good as its place
+  // Without a score, the rank decides.
+  const { content, location, score = 1, metadata = {} } = result
   if (content?.text === undefined) return []
-  const [namespace, createdAt] = [metadata.namespace, metadata.created_at].map((one) =>
-    typeof one === 'string' ? one : '',
+  const [namespace, createdAt] = [metadata.namespace, metadata.created_at].map((value) =>
+    typeof value === 'string' ? value : '',
   )
   const id = location?.customDocumentLocation?.id ?? ''
   return [{ id, text: content.text, score, namespace: namespace!, createdAt: createdAt! }]

@@ -1,59 +1,59 @@
-// The checks of memories in knowledge bases.
+// Compare knowledge bases with their collection files.
 
 import type { Document } from '../collections/reader.ts'
 import type { Finding } from '../findings.ts'
 import type { MemoryCollection } from './base.ts'
-import { type KnowledgeBase, REFUSED } from './knowledge_base.ts'
+import { type KnowledgeBase, REJECTED } from './knowledge_base.ts'
 
-const MAX_SHOWN = 10 // documents
+const MAX_REPORTED = 10 // documents
 const TYPES = { VECTOR: 'vector', MANAGED: 'managed' } as const
 
-/** Return where a knowledge base does not match the file of its collection. Calls Bedrock. */
+/** Return the differences between a knowledge base and its collection file. Calls AWS. */
 export async function checkKnowledgeBase(
   { memory }: MemoryCollection,
   document: Document,
 ): Promise<Finding[]> {
   const knowledgeBase = memory as unknown as KnowledgeBase
   const { base, source, search } = await knowledgeBase.describe()
-  const found: Finding[] = []
-  const note = (id: string, message: string, field: string) =>
-    found.push(document.finding(id, message, 'backend', field))
+  const findings: Finding[] = []
+  const report = (id: string, message: string, field: string) =>
+    findings.push(document.finding(id, message, 'backend', field))
   if (base.status !== 'ACTIVE') {
-    const what = `The knowledge base is ${base.status}`
-    note('AML-W243', `${what}, and cannot be used until it is ACTIVE.`, 'knowledge_base_id_secret')
+    const message = `The knowledge base is ${base.status}: wait until it is ACTIVE.`
+    report('AML-W243', message, 'knowledge_base_id_secret')
   }
   const { type = '' } = base.knowledgeBaseConfiguration ?? {}
   const known: string | undefined = TYPES[type as keyof typeof TYPES]
   if (known !== search) {
-    const what = known ? `set search to "${known}"` : 'no memory can use it'
-    note('AML-E115', `The knowledge base is of type ${type}: ${what}.`, 'search')
+    const hint = known ? `set search to "${known}"` : 'memories need type VECTOR or MANAGED'
+    report('AML-E115', `The knowledge base is of type ${type}: ${hint}.`, 'search')
   }
   const kind = source?.dataSourceConfiguration?.type ?? 'CUSTOM'
   if (kind !== 'CUSTOM') {
-    const message = `The data source is of type ${kind}: texts need one of type CUSTOM.`
-    note('AML-E116', message, 'data_source_id_secret')
+    const message = `The data source is of type ${kind}: use a data source of type CUSTOM.`
+    report('AML-E116', message, 'data_source_id_secret')
   } else if (source && source.status !== 'AVAILABLE') {
-    const message = `The data source is ${source.status}: it takes no texts until it is AVAILABLE.`
-    note('AML-W243', message, 'data_source_id_secret')
+    const message = `The data source is ${source.status}: wait until it is AVAILABLE.`
+    report('AML-W243', message, 'data_source_id_secret')
   } else if (source) {
-    for (const message of await refusedIn(knowledgeBase)) {
-      note('AML-W241', message, 'data_source_id_secret')
+    for (const message of await rejectedIn(knowledgeBase)) {
+      report('AML-W241', message, 'data_source_id_secret')
     }
   }
-  return found
+  return findings
 }
 
-/** Return the documents that the knowledge base accepted, and did not index. */
-async function refusedIn(memory: KnowledgeBase): Promise<string[]> {
-  const found: string[] = []
+/** Return a message for each document that the knowledge base accepted but did not index. */
+async function rejectedIn(memory: KnowledgeBase): Promise<string[]> {
+  const findings: string[] = []
   for await (const page of memory.documents()) {
     for (const { id, status, reason } of page) {
-      if (REFUSED.includes(status)) {
-        found.push(`Document ${id} is ${status}: ${reason || 'no reason'}.`)
+      if (REJECTED.includes(status)) {
+        findings.push(`Document ${id} is ${status}: ${reason || 'unknown reason'}.`)
       }
     }
   }
-  if (found.length <= MAX_SHOWN) return found
-  const more = found.length - MAX_SHOWN
-  return [...found.slice(0, MAX_SHOWN), `${more} more documents are not indexed.`]
+  if (findings.length <= MAX_REPORTED) return findings
+  const more = findings.length - MAX_REPORTED
+  return [...findings.slice(0, MAX_REPORTED), `${more} more documents are not indexed.`]
 }

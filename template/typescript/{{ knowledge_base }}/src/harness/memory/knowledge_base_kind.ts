@@ -1,4 +1,4 @@
-// Knowledge bases of Bedrock as a kind of long-term memory, and their statements in the policy.
+// Bedrock knowledge bases as a kind of long-term memory, and their IAM statements.
 
 import type { KnowledgeBaseConfig } from '../collections/knowledge_base_backend.ts'
 import type { Kind } from './kind.ts'
@@ -20,7 +20,7 @@ export const knowledgeBase: Kind = {
     if (project.isWritable(collection)) {
       // AWS also asks for the right to start an ingestion job.
       const verbs = ['IngestKnowledgeBaseDocuments', 'StartIngestionJob']
-      verbs.push('GetKnowledgeBaseDocuments') // whether they were indexed
+      verbs.push('GetKnowledgeBaseDocuments') // for the status of documents
       named.push(['Record', allow('bedrock', verbs, base)])
     }
     return named

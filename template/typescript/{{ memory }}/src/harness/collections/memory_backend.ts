@@ -1,4 +1,4 @@
-// Long-term memory: the fields that its collections have in common.
+// The collection fields that all kinds of long-term memory share.
 
 import { z } from 'zod'
 
@@ -7,16 +7,16 @@ import type { Document, Findings } from './reader.ts'
 
 const NAMESPACE = /^(?=.{1,512}$)\/?[A-Za-z0-9_{}-]+(\/[A-Za-z0-9_{}-]+)*(\/\*?)?$/
 export const PLACEHOLDERS = ['{actorId}', '{projectId}', '{sessionId}']
-// In {actorId}-{sessionId}, actor a-b with session c has the namespace of actor a with b-c.
+// {actorId}-{sessionId} is ambiguous: actor a-b with session c equals actor a with session b-c.
 const AMBIGUOUS = /\{actorId\}[^/{]*\{|\}[^/{}]*\{actorId\}/
 const MAX_RECORDS = 100
-const MAX_KEYS = 15 // of an event
-export const MAX_FILTERS = 5 // of a search
+const MAX_KEYS = 15 // per event
+export const MAX_FILTERS = 5 // per search
 const KEY = /^[a-zA-Z0-9 \t\n\v\f\r.:/=+@-][a-zA-Z0-9 \t\n\v\f\r._:/=+@-]{0,127}$/
 const VALUE = /^[a-zA-Z0-9 \t\n\v\f\r._:/=+@-]{0,256}$/
 const CHARS = 'of A-Z a-z 0-9, spaces and . _ : / = + @ -'
 
-/** A mapping as a Map: zod's own record type would skip the key __proto__. */
+/** Return a mapping as a Map: zod's record type would skip the key __proto__. */
 function asMap(value: unknown): unknown {
   const isMapping = typeof value === 'object' && value !== null && !Array.isArray(value)
   return isMapping ? new Map(Object.entries(value)) : value
@@ -40,15 +40,15 @@ export type NamespaceConfig = z.output<typeof NamespaceConfig>
 export type RetrievalConfig = z.output<typeof RetrievalConfig>
 export const DEFAULT = NamespaceConfig.parse({})
 
-/** The fields that matter to any kind of memory. */
+/** The fields that all kinds of memory use. */
 export interface MemoryConfig {
   readonly retrieval_config?: RetrievalConfig | undefined
-  /** So many texts of turns that wait are sent together; without it as many as there are. */
+  /** Maximum number of texts per event that joins turns; undefined: no maximum. */
   readonly batch_size?: number
   readonly extraction?: 'model' | 'none'
 }
 
-/** Check the namespaces of a collection, which may have these placeholders. */
+/** Check the namespaces of a collection; `placeholders` are the allowed placeholders. */
 export function* checkRetrieval(
   document: Document,
   config: RetrievalConfig | undefined,
@@ -71,12 +71,12 @@ export function* checkRetrieval(
   }
 }
 
-/** Return which rule of AgentCore a text's metadata breaks, or ''. */
-export function metadataProblem(metadata: Record<string, unknown>, most = MAX_KEYS): string {
+/** Return the rule of AgentCore that a text's metadata breaks, or ''. */
+export function metadataProblem(metadata: Record<string, unknown>, limit = MAX_KEYS): string {
   const all = Object.entries(metadata)
-  if (all.length > most) return `it has ${all.length} keys, ${most} are allowed`
+  if (all.length > limit) return `it has ${all.length} keys; at most ${limit} are allowed`
   for (const [key, value] of all) {
-    if (!KEY.test(key)) return `key ${key} must be 1 to 128 ${CHARS}, and not begin with _`
+    if (!KEY.test(key)) return `key ${key} must be 1 to 128 ${CHARS} and not begin with _`
     if (typeof value !== 'string' || !VALUE.test(value)) {
       return `the value of ${key} must be up to 256 ${CHARS}`
     }
@@ -84,10 +84,10 @@ export function metadataProblem(metadata: Record<string, unknown>, most = MAX_KE
   return ''
 }
 
-/** Return which rule for the metadata of a search is broken, or ''. */
+/** Return the rule that the metadata of a search breaks, or ''. */
 export function filterProblem(metadata: Record<string, unknown>): string {
   for (const [key, value] of Object.entries(metadata)) {
-    if (value === '') return `the value of ${key} is empty, and no search accepts that`
+    if (value === '') return `the value of ${key} is empty; a search needs a value`
   }
   return metadataProblem(metadata, MAX_FILTERS)
 }
@@ -98,10 +98,10 @@ function* checkNamespace(
   placeholders: readonly string[],
 ): Generator<[string, string]> {
   if (!NAMESPACE.test(namespace)) {
-    const form = 'parts of A-Z a-z 0-9 _ - between slashes, and may end in /*'
+    const form = 'segments of A-Z a-z 0-9 _ - between slashes, and may end in /*'
     return yield ['AML-E052', `Namespace ${namespace} must consist of ${form}.`]
   }
-  const bare = placeholders.reduce((text, one) => text.replaceAll(one, ''), namespace)
+  const bare = placeholders.reduce((text, name) => text.replaceAll(name, ''), namespace)
   if (/[{}]/.test(bare)) {
     const names = `${placeholders.slice(0, -1).join(', ')} and ${placeholders.at(-1)}`
     return yield ['AML-E053', `Only ${names} are placeholders of a namespace.`]
@@ -111,13 +111,13 @@ function* checkNamespace(
     return yield ['AML-E05B', `${rule}: otherwise two actors can share a namespace.`]
   }
   const [hasActor, hasProject] = ['{actorId}', '{projectId}'].map((it) => namespace.includes(it))
-  const own = `this collection has lifetime ${lifetime}.`
+  const ending = `this collection has lifetime ${lifetime}.`
   if (lifetime === 'project') {
-    if (hasActor) yield ['AML-W221', `{actorId} belongs to lifetime user, and ${own}`]
+    if (hasActor) yield ['AML-W221', `{actorId} belongs to lifetime user, and ${ending}`]
     if (!hasProject) yield ['AML-W228', 'All projects share this namespace: add {projectId}.']
   }
   if (lifetime === 'user') {
-    if (hasProject) yield ['AML-W221', `{projectId} belongs to lifetime project, and ${own}`]
+    if (hasProject) yield ['AML-W221', `{projectId} belongs to lifetime project, and ${ending}`]
     if (!hasActor) yield ['AML-E231', 'All users share this namespace: add {actorId}.']
   }
 }

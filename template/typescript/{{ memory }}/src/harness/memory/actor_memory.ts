@@ -1,4 +1,4 @@
-// Long-term memory of an actor outside turns, such as in a route, a job or a capability.
+// Long-term memory of an actor outside turns, for routes, jobs and capabilities.
 
 import type { Capability } from '../capability.ts'
 import { ACTOR_ID } from '../contract.ts'
@@ -8,27 +8,27 @@ import { LongTermMemory } from './long_term.ts'
 import type { MemoryTurn } from './recall.ts'
 import { eventsOf, toRecord } from './record.ts'
 
-const SESSION = 'outside-turns' // of what is added
+const SESSION = 'outside-turns' // the session id of added texts
 
-/** A text was not added to some stores; `failures` says why, by their names. */
+/** Some stores did not add a text; `failures` has the reasons by store name. */
 export class NotAdded extends Error {
   readonly failures: Readonly<Failures>
 
   constructor(failures: Failures) {
-    const parts = Object.entries(failures).map(([name, why]) => `${name}: ${why}`)
+    const parts = Object.entries(failures).map(([name, reason]) => `${name}: ${reason}`)
     super(parts.join('; '))
     this.failures = failures
   }
 }
 
-/** What is remembered of one actor in the collections and the owner's stores. */
+/** The long-term memory of one actor: the collections and the owner's stores. */
 export class ActorMemory {
   readonly #longTerm: LongTermMemory
   readonly #turn: MemoryTurn
 
   constructor(longTerm: LongTermMemory, actor: string) {
     if (!ACTOR_ID.test(actor) || actor.includes('/')) {
-      throw new RangeError('This is no actor id, or one with a /.')
+      throw new RangeError('The actor id is invalid or contains a /.')
     }
     this.#longTerm = longTerm
     this.#turn = longTerm.turnOf(actor, SESSION, { kept: {}, recalled: [] })
@@ -42,8 +42,8 @@ export class ActorMemory {
   /**
    * Send a text to the stores now, and wait for them.
    *
-   * Throws as `add` does in a turn, and NotAdded if stores failed: a text that is added again to
-   * the others would be there twice.
+   * Throws as `add` does in a turn. Throws NotAdded if some stores failed: retry only these,
+   * because the others would store it twice.
    */
   async add(text: string, options: AddOptions = {}): Promise<void> {
     this.#turn.add(text, options)
@@ -55,7 +55,7 @@ export class ActorMemory {
       try {
         await send()
       } catch (error) {
-        failures[name] = describeFailure(error) // the other stores go on
+        failures[name] = describeFailure(error) // the other stores continue
       }
     }
     const record = async (writer: MemoryCollection) => {
@@ -64,19 +64,19 @@ export class ActorMemory {
       }
     }
     const writers = this.#longTerm.writers.filter(({ id }) => isFor(added, id))
-    const own = stores.filter(({ name, takesTexts }) => takesTexts && isFor(added, name))
+    const targets = stores.filter(({ name, takesTexts }) => takesTexts && isFor(added, name))
     await Promise.all([
       ...writers.map((writer) => attempt(writer.id, () => record(writer))),
-      ...own.map((store) => attempt(store.name, () => store.send(text, added[2] ?? {}))),
+      ...targets.map((store) => attempt(store.name, () => store.send(text, added[2] ?? {}))),
     ])
     if (Object.keys(failures).length > 0) throw new NotAdded(failures)
   }
 }
 
 /**
- * Return the memory of an actor; a route finds the capabilities in its Runtime.
+ * Return the memory of an actor. In a route, `capabilities` are those of its Runtime.
  *
- * Throws RangeError for what is no actor id.
+ * Throws RangeError for an invalid actor id.
  */
 export function ofActor(capabilities: readonly Capability[], actor: string): ActorMemory {
   const found = capabilities.find((capability) => capability instanceof LongTermMemory)

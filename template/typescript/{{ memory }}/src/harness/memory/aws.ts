@@ -1,4 +1,4 @@
-// Calls of AWS that long-term memory makes: each tries once, within a time limit.
+// AWS clients of long-term memory: each call has a time limit and no retries.
 
 import type { SecretRef } from '../collections/fields.ts'
 import { SecretError, type Secrets } from '../collections/secrets.ts'
@@ -10,11 +10,11 @@ export type Call = 'recall' | 'record' | 'control'
 export type Stop = { abortSignal: AbortSignal }
 type Failed = { name: string; $metadata?: { httpStatusCode?: number } }
 
-const SECONDS = 10 // for calls that no turn waits for
+const SECONDS = 10 // for calls outside turns
 const REFUSED = ['ValidationException', 'InvalidInputException', 'SerializationException']
 const BUSY = [409, 429]
 
-/** The clients of the process, which are imported when they are used. */
+/** The clients of the process, imported on first use. */
 export class Clients {
   readonly #recallSeconds: number
   readonly #clients = new Map<string, Promise<{ destroy(): void }>>()
@@ -23,21 +23,21 @@ export class Clients {
     this.#recallSeconds = recallSeconds
   }
 
-  /** Return the client of this name; the first time it is made. */
+  /** Return the client of this name; the first call creates it. */
   get<T extends { destroy(): void }>(name: string, make: () => Promise<T>): Promise<T> {
     const known = this.#clients.get(name) ?? make()
     this.#clients.set(name, known)
     return known as Promise<T>
   }
 
-  /** Call a service within the time limit of the call. Throws MemoryUnavailable. */
+  /** Call a service within a time limit. Throws MemoryUnavailable. */
   async run<T>(service: string, call: Call, use: (stop: Stop) => Promise<T>): Promise<T> {
     const seconds = call === 'recall' ? this.#recallSeconds : SECONDS
-    const own = new AbortController()
-    const stopTimer = startTimer(seconds, () => own.abort())
-    const why = `${service}: no answer within ${seconds} s`
+    const timeout = new AbortController()
+    const stopTimer = startTimer(seconds, () => timeout.abort())
+    const reason = `${service}: no answer within ${seconds} s`
     try {
-      return await bounded(own.signal, why, () => use({ abortSignal: own.signal }))
+      return await bounded(timeout.signal, reason, () => use({ abortSignal: timeout.signal }))
     } catch (error) {
       if (error instanceof MemoryUnavailable) throw error
       const { name: code, $metadata: { httpStatusCode: status = 500 } = {} } = error as Failed
@@ -59,7 +59,7 @@ export class Clients {
 
 /** Return the configuration of a client. */
 export function configOf(region: string) {
-  // The signal of each call bounds its time; the timer of that warning would outlive a failure.
+  // Each call's signal bounds its time; the timer of this warning would outlive a failed call.
   return { region, maxAttempts: 1, requestHandler: { socketAcquisitionWarningTimeout: 1 } }
 }
 

@@ -1,31 +1,31 @@
-// What every long-term memory does, how it fails, and how a call of it is limited.
+// The interface of long-term memories, its data types and errors.
 
 import type { NamespaceConfig } from '../collections/memory_backend.ts'
 import { describe } from '../log.ts'
 import type { Namespace, Who } from './namespaces.ts'
 
-/** The memory failed. The text is for the log: without secrets, prompts and replies. */
+/** The memory failed. The message is safe to log: no secrets, prompts or replies. */
 export class MemoryUnavailable extends Error {
   readonly isTransient: boolean
-  /** The error code of AWS. */
+  /** The AWS error code. */
   readonly code: string
 
-  constructor(what: string, { isTransient = true, code = '' } = {}) {
-    super(what)
+  constructor(message: string, { isTransient = true, code = '' } = {}) {
+    super(message)
     this.isTransient = isTransient
     this.code = code
   }
 }
 
-/** The memory refuses this request, and will refuse it again. */
+/** The memory rejects the request, and would reject a retry. */
 export class MemoryRefused extends MemoryUnavailable {}
 
 export type Metadata = Readonly<Record<string, string>>
 
 /**
- * A text to record, in stores by name; without them in all that are written to.
+ * A text to record, its metadata, and the names of its stores; undefined: all writable stores.
  *
- * A fact was added to the memory as it is.
+ * `isFact`: added by a tool or own code, and stored unchanged.
  */
 export type Utterance = readonly [
   role: 'USER' | 'ASSISTANT',
@@ -35,7 +35,7 @@ export type Utterance = readonly [
   isFact?: boolean,
 ]
 
-/** Whether a store gets a text. */
+/** Whether a store receives a text. */
 export function isFor([, , , stores]: Utterance, name: string): boolean {
   return !stores || stores.includes(name)
 }
@@ -43,7 +43,7 @@ export function isFor([, , , stores]: Utterance, name: string): boolean {
 /** The texts of each turn, in order. */
 export type Turns = readonly (readonly Utterance[])[]
 
-/** A record: its score is from 0 to 1, and 0 where nothing was searched for. */
+/** A memory, and its relevance to the query, from 0 to 1. */
 export interface MemoryRecord {
   readonly id: string
   readonly text: string
@@ -53,16 +53,16 @@ export interface MemoryRecord {
   readonly createdAt: string
 }
 
-/** What one write says; sent again with the same token it is the same event. */
+/** The texts of one write to a memory; the token makes retries idempotent. */
 export interface MemoryEvent {
   readonly identity: Who
   /** At most 100, each of at most 100,000 UTF-16 units. */
   readonly utterances: readonly Utterance[]
-  /** Of all its texts. */
+  /** The metadata that all texts of the event share. */
   readonly metadata: Metadata
   readonly token: string
   readonly at: Date
-  /** The starts of its turns. */
+  /** The start times of its turns. */
   readonly began: readonly Date[]
   /** The value of {projectId}, if namespaces need it. */
   readonly projectId: string | null
@@ -71,56 +71,57 @@ export interface MemoryEvent {
 /** The search settings of namespaces, by template. */
 export type Namespaces = Record<string, NamespaceConfig>
 
-/** The long-term memory of one collection. Every call is limited in time; MemoryUnavailable. */
+/** The long-term memory of one collection. Calls have a time limit, and throw MemoryUnavailable. */
 export interface Memory {
-  /** What it contacts, without secrets. */
+  /** The file or service, for people; without secrets. */
   readonly contact: string
-  /** What a person has to know who erased something, or ''. */
+  /** A note for the report of `forget`, or ''. */
   readonly afterErasure: string
 
-  /** Return the namespaces to search for a collection. */
+  /** Return the namespaces of a collection to search, by template. */
   namespaces(collection: MemoryCollection): Promise<Namespaces>
 
   /** Return the templates of all namespaces that may hold records of a collection. */
   templates(collection: MemoryCollection): Promise<string[]>
 
-  /** Return the name of a place that only one collection may write to, or ''. */
+  /** Return the name of a resource that only one collection may write to, or ''. */
   writesTo(): Promise<string>
 
-  /** Make ready what the first turn would wait for. It does not throw. */
+  /** Prepare clients so that the first turn does not wait. Never throws. */
   warmUp(collection: MemoryCollection): Promise<void>
 
   /**
-   * Return at most `topK` (1 to 100) records for 1 to 10,000 UTF-16 units, best first; only of
-   * records that have this metadata.
+   * Return at most `topK` (1 to 100) records for a query of at most 10,000 UTF-16 units.
+   *
+   * With `metadata`, return only records that have it.
    */
   retrieve(
     namespace: Namespace,
     query: string,
     topK: number,
-    who: Who,
+    identity: Who,
     metadata: Metadata,
   ): Promise<MemoryRecord[]>
 
-  /** Send what was said; what is worth remembering is extracted later. */
+  /** Send the texts of turns, from which the memory extracts records. */
   createEvent(event: MemoryEvent): Promise<void>
 
   /** Return the sessions of an actor, by their names in the memory. */
   sessions(actor: string): Promise<string[]>
 
-  /** Yield the ids of the events of such a session, page by page. */
+  /** Yield the ids of the events of a session, page by page. */
   events(actor: string, session: string): AsyncIterable<string[]>
 
-  /** Delete an event, known or not. */
+  /** Delete an event. Idempotent. */
   deleteEvent(actor: string, session: string, event: string): Promise<void>
 
   /** Yield the ids of all records in a namespace, page by page. */
   records(namespace: Namespace): AsyncIterable<string[]>
 
   /**
-   * Return the namespaces of records that name an actor.
+   * Return the namespaces with the actor as a segment that hold records, in any order.
    *
-   * None where the memory cannot list records of unknown namespaces.
+   * Empty if the memory cannot list records outside the declared namespaces.
    */
   paths(actor: string): Promise<string[]>
 
@@ -131,42 +132,42 @@ export interface Memory {
 /** A collection of long-term memory as this agent uses it. */
 export interface MemoryCollection {
   readonly id: string
-  /** Of its file, for models. */
+  /** From its file, for models. */
   readonly description: string
   readonly lifetime: string
   readonly memory: Memory
   readonly isRead: boolean
   readonly isWritable: boolean
   readonly isErasable: boolean
-  /** Up to this many utterances, turns that wait are joined to one event. */
+  /** Maximum number of texts per event that joins turns. */
   readonly batchSize: number
-  /** Whether it keeps facts that a model finds in them. */
+  /** Whether a model extracts facts before it stores them. */
   readonly extracts: boolean
   readonly needsProject: boolean
-  /** The value of {projectId}, if it is needed. */
+  /** The value of {projectId}, if namespaces need it. */
   readonly projectId: string | null
-  /** What is wanted of each namespace template; null: the resource says which there are. */
+  /** Search settings by namespace template; null: the resource defines the namespaces. */
   readonly namespaces: Namespaces | null
 }
 
-/** Do the work, and throw MemoryUnavailable as soon as `stop` is aborted. */
+/** Do the work; throw MemoryUnavailable as soon as `stop` is aborted. */
 export async function bounded<T>(
   stop: AbortSignal,
-  why: string,
+  reason: string,
   work: () => Promise<T>,
 ): Promise<T> {
-  const late = Promise.withResolvers<never>()
-  const giveUp = () => late.reject(new MemoryUnavailable(why))
+  const stopped = Promise.withResolvers<never>()
+  const giveUp = () => stopped.reject(new MemoryUnavailable(reason))
   stop.addEventListener('abort', giveUp, { once: true })
   if (stop.aborted) giveUp()
   try {
-    return await Promise.race([late.promise, work()])
+    return await Promise.race([stopped.promise, work()])
   } finally {
     stop.removeEventListener('abort', giveUp)
   }
 }
 
-/** Return why something failed, fit for the log. */
+/** Return the reason for a failure, safe to log. */
 export function describeFailure(error: unknown): string {
   return error instanceof MemoryUnavailable ? error.message : describe(error)
 }

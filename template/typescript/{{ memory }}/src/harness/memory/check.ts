@@ -1,4 +1,4 @@
-// The checks of long-term memory: its saved policy, and the resources themselves.
+// Check the saved IAM policies and the AWS resources of long-term memory.
 
 import { existsSync, readFileSync } from 'node:fs'
 
@@ -13,7 +13,7 @@ import { makePolicy, policyFile } from './iam.ts'
 import { KINDS } from './kinds.ts'
 import { LocalMemory } from './local.ts'
 
-/** Return a warning for each saved policy that is not the one that the project needs. */
+/** Return a warning for each saved policy that differs from the policy the project needs. */
 export function checkPolicy(project: Project, secretsPrefix = ''): Finding[] {
   const policy = makePolicy(project, secretsPrefix)
   return [
@@ -33,14 +33,14 @@ function checkSaved(file: string, policy: object, command: string, options: stri
     const saved: unknown = JSON.parse(readFileSync(file, 'utf8'))
     if (isFilledIn(saved, policy)) return []
   } catch {
-    // It is not JSON.
+    // The file is unreadable or not JSON.
   }
-  const again = `save it again with \`iam -- ${options}\``
-  const message = `This is not the policy that \`${command}\` prints: ${again}.`
+  const remedy = `save it again with \`iam -- ${options}\``
+  const message = `This policy differs from the output of \`${command}\`: ${remedy}.`
   return [finding('AML-W248', file, 1, message)]
 }
 
-/** Return where memories on AWS do not match the files. Calls the services. */
+/** Return the differences between memories on AWS and the collection files. */
 export async function checkResources(
   project: Project,
   collections: readonly MemoryCollection[],
@@ -65,15 +65,17 @@ async function check(
   const { backend } = project.collections.get(collection.id)!
   const path = secretRefs(backend)[0]?.path ?? []
   try {
-    if (!hasAwsCredentials()) throw new MemoryUnavailable('there are no AWS credentials')
+    if (!hasAwsCredentials()) throw new MemoryUnavailable('AWS credentials are missing')
     return await KINDS[backend.type]!.check(collection, document, projectId)
   } catch (error) {
     if (!(error instanceof MemoryUnavailable)) throw error
     if (error instanceof MemoryRefused || error.code === 'ResourceNotFoundException') {
-      const message = `Create ${collection.memory.contact}, or correct the id: it does not exist.`
+      const { contact } = collection.memory
+      const resource = `${contact.charAt(0).toUpperCase()}${contact.slice(1)}`
+      const message = `${resource} does not exist: create it, or correct the id.`
       return [document.finding('AML-E112', message, ...path)]
     }
-    const what = 'The status and namespaces of the memory could not be verified'
-    return [document.finding('AML-W247', `${what}: ${error.message}.`, ...path)]
+    const problem = 'The status and namespaces of the memory could not be verified'
+    return [document.finding('AML-W247', `${problem}: ${error.message}.`, ...path)]
   }
 }

@@ -1,4 +1,4 @@
-// The commands `forget` and `iam`.
+// The commands `forget` (erase an actor) and `iam` (print the agent's IAM policy).
 
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
@@ -11,7 +11,7 @@ import { linesOf } from './erasure_report.ts'
 import { erasurePolicyFile, makeErasurePolicy, makePolicy, policyFile } from './iam.ts'
 import { LongTermMemory } from './long_term.ts'
 
-/** Erase an actor's sessions, events and records; exit with 1 if some are left. */
+/** Erase an actor's sessions, events and records; exit with 1 if some remain. */
 export async function forget(args: string[], load: LoadCapabilities): Promise<void> {
   const [text, flag] = [{ type: 'string' }, { type: 'boolean' }] as const
   const { actor, json } = parseArgs({ args, options: { actor: text, json: flag } }).values
@@ -28,9 +28,9 @@ export async function forget(args: string[], load: LoadCapabilities): Promise<vo
 }
 
 /**
- * Print the policy that the agent's role needs on AWS, or with --erasure what `forget` also needs.
+ * Print the IAM policy for the agent's role; fill in its variables with envsubst.
  *
- * --save writes it to iam/.
+ * --erasure prints the additional policy of `forget`; --save writes the policy to iam/.
  */
 export async function iam(args: string[], load: LoadCapabilities): Promise<void> {
   const flag = { type: 'boolean' } as const
@@ -46,7 +46,7 @@ export async function iam(args: string[], load: LoadCapabilities): Promise<void>
   console.log(`Saved ${file}.`)
 }
 
-/** Return the memories, or end the command with the errors that `check` finds. */
+/** Return the memories. Ends the command if `check` finds errors. */
 async function checked(load: LoadCapabilities): Promise<LongTermMemory> {
   const capabilities = await load()
   refuseErrors(await checkAll(capabilities))

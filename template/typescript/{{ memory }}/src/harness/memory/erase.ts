@@ -1,4 +1,4 @@
-// Erases one actor's data from the memories, and nothing that may belong to another.
+// Erase one actor's data from the memories, and no data that may belong to others.
 
 import { describe } from '../log.ts'
 import { type Memory, type MemoryCollection, MemoryUnavailable } from './base.ts'
@@ -10,11 +10,11 @@ import { policyOf } from './policy.ts'
 
 const PLACEHOLDER = /\{(\w+)\}/
 const RENAMED = 'its file does not name this namespace: add it, and run this again'
-const READ_ONLY = 'was not looked at: turns are not recorded there'
-const NO_ERASE = 'it has no erase(actor): erase there what it keeps of the actor'
-const MAX_LISTS = 10 // how often one list is read from its start without a deletion
+const READ_ONLY = 'was not searched: it records no turns'
+const NO_ERASE = "it has no erase(actor): erase the actor's data there yourself"
+const MAX_LISTS = 10 // consecutive lists without a deletion
 
-/** Erases an actor from all memories of an agent, as far as each of them allows. */
+/** Erases an actor from all memories of an agent. */
 export class Erasure {
   readonly report: Report
   readonly #longTerm: LongTermMemory
@@ -36,16 +36,16 @@ export class Erasure {
       if (memory instanceof LocalMemory) {
         this.report.notes.push(`collection ${id} was searched in ${memory.contact}`)
       } else if (local.exists) {
-        this.#memories.push([collection, local, []]) // from trials without the service
+        this.#memories.push([collection, local, []]) // a file from trials without the service
       }
     }
   }
 
   /** Erase sessions, events and records, and return the report. */
   async erase(): Promise<Report> {
-    for (const one of this.#memories) {
-      await this.#attempt(`events of collection ${one[0].id}`, async () => {
-        one[2] = await one[1].sessions(this.report.actor)
+    for (const entry of this.#memories) {
+      await this.#attempt(`events of collection ${entry[0].id}`, async () => {
+        entry[2] = await entry[1].sessions(this.report.actor)
       })
     }
     const known = new Set(this.#memories.flatMap(([, , sessions]) => sessions))
@@ -67,8 +67,8 @@ export class Erasure {
     const { actor } = this.#identity
     const templates = await this.#templates(collection, memory)
     const scope = erasureScope(templates, this.#identity, sessions)
-    report.could_not.push(...scope.missing.map((what) => `${what} (${where})`))
-    report.notes.push(...scope.shared.map((what) => `${what} (${where})`))
+    report.could_not.push(...scope.missing.map((reason) => `${reason} (${where})`))
+    report.notes.push(...scope.shared.map((reason) => `${reason} (${where})`))
     await this.#attempt(`records ${where} in namespaces that its file does not name`, async () => {
       for (const path of (await memory.paths(actor)).toSorted()) {
         if (!isStray(path, scope.namespaces, templates, actor)) continue
@@ -101,7 +101,7 @@ export class Erasure {
           this.report.events++
           place.events++
         }
-        this.#note(memory)
+        this.#addNote(memory)
         return ids
       },
     )
@@ -114,13 +114,13 @@ export class Erasure {
         const deleted = await memory.deleteRecords(ids)
         this.report.records += deleted.length
         place.records += deleted.length
-        this.#note(memory)
+        this.#addNote(memory)
         return deleted
       },
     )
   }
 
-  /** Erase from the owner's stores, as far as they can: no protocol of theirs says how. */
+  /** Erase from the owner's stores with `erase`: the SDK's interface has no erasure. */
   async #eraseOwnStores(): Promise<void> {
     const { could_not: failures, notes, actor } = this.report
     try {
@@ -142,7 +142,7 @@ export class Erasure {
     }
   }
 
-  #note({ afterErasure }: Memory): void {
+  #addNote({ afterErasure }: Memory): void {
     if (afterErasure) this.report.notes.push(afterErasure)
   }
 
@@ -166,57 +166,61 @@ export class Erasure {
     return false
   }
 
-  async #attempt(what: string, work: () => Promise<void>): Promise<void> {
+  async #attempt(task: string, work: () => Promise<void>): Promise<void> {
     try {
       await work()
     } catch (error) {
       if (!(error instanceof MemoryUnavailable)) throw error
-      this.report.could_not.push(`${what}: ${error.message}`)
+      this.report.could_not.push(`${task}: ${error.message}`)
     }
   }
 }
 
 /**
- * Delete each page of a list, and list again from the start, until nothing is left.
+ * Delete each page of a list, and list again from the start, until the list is empty.
  *
- * `remove` returns what was deleted. Throws MemoryUnavailable.
+ * `remove` returns the deleted ids. Throws MemoryUnavailable.
  */
 async function eraseAll(
   listPages: () => AsyncIterable<string[]>,
   remove: (ids: string[]) => Promise<string[]>,
 ): Promise<void> {
-  const deleted = new Set<string>() // for a while, a list may still show it
-  let [lists, left] = [0, 0]
+  const deleted = new Set<string>() // later lists may still contain them
+  let [lists, remaining] = [0, 0]
   while (lists < MAX_LISTS) {
     const before = deleted.size
-    left = 0
+    remaining = 0
     try {
       for await (const page of listPages()) {
         const ids = page.filter((id) => !deleted.has(id))
         if (ids.length === 0) continue
         for (const id of await remove(ids)) deleted.add(id)
-        left += ids.length
+        remaining += ids.length
       }
-      if (left === 0) return
+      if (remaining === 0) return
     } catch (error) {
-      // The token of the next page may have died with its rows.
+      // After deletions, the token of the next page may be invalid: list again.
       if (!(error instanceof MemoryUnavailable) || deleted.size === before) throw error
     }
     lists = deleted.size === before ? lists + 1 : 0
   }
-  throw new MemoryUnavailable(`${left} were not deleted`)
+  throw new MemoryUnavailable(`${remaining} items were not deleted`)
 }
 
-/** The namespaces of one actor alone, and in words what else there is. */
+/** The namespaces that belong to one actor alone, and the reasons for skipping others. */
 interface Scope {
   readonly namespaces: Namespace[]
-  /** What to set, to find more. */
+  /** Namespaces that need a setting. */
   readonly missing: string[]
-  /** What cannot be told apart. */
+  /** Namespaces that other actors may share. */
   readonly shared: string[]
 }
 
-/** Return what lies below the {actorId} of each template; `sessions` are this actor's. */
+/**
+ * Return the actor's own namespaces: each template, cut after {actorId}.
+ *
+ * `sessions` are the actor's sessions, for templates with {sessionId}.
+ */
 export function erasureScope(
   given: Iterable<string>,
   identity: Who,
@@ -225,7 +229,7 @@ export function erasureScope(
   const [missing, shared]: [string[], string[]] = [[], []]
   const namespaces = new Map<string, Namespace>()
   const templates = identity.actor.includes('/') ? [] : [...new Set(given)]
-  if (identity.actor.includes('/')) shared.push('no records are made for an actor id with a /')
+  if (identity.actor.includes('/')) shared.push('an actor id with a / has no records')
   for (const template of templates) {
     const part = actorsPart(template)
     if (!part) {
@@ -251,8 +255,8 @@ export function erasureScope(
         shared.push(`records in ${error.message}`)
         break
       }
-      if (templates.some((one) => mayBeOfOthers(namespace, one, identity.actor))) {
-        shared.push(`records in ${namespace.path} may be of others too`)
+      if (templates.some((other) => mayBeOfOthers(namespace, other, identity.actor))) {
+        shared.push(`records in ${namespace.path} may also belong to others`)
       } else {
         namespaces.set(namespace.path, namespace)
       }
@@ -261,7 +265,7 @@ export function erasureScope(
   return { namespaces: [...namespaces.values()], missing, shared }
 }
 
-/** Whether no template says whose the records at a path are, which names the actor. */
+/** Whether a path with the actor's id matches no template, so that its owner is unknown. */
 function isStray(
   path: string,
   namespaces: readonly Namespace[],
@@ -273,23 +277,23 @@ function isStray(
   return !templates.some((template) => mayBeOfOthers(place, template, actor))
 }
 
-/** Return the template up to its segment with {actorId}, and all below; or ''. */
+/** Return the template cut after the segment with {actorId}, with /*; or ''. */
 function actorsPart(template: string): string {
   const segments = segmentsOf(template)
-  const end = segments.findIndex((one) => one.includes('{actorId}')) + 1
+  const end = segments.findIndex((segment) => segment.includes('{actorId}')) + 1
   return end ? ['', ...segments.slice(0, end), '*'].join('/') : ''
 }
 
-/** Whether a template, filled in for another actor, can lie in the namespace. */
+/** Whether the template of another actor can resolve to a path in the namespace. */
 function mayBeOfOthers(namespace: Namespace, template: string, actor: string): boolean {
-  const own = segmentsOf(namespace.path)
+  const segments = segmentsOf(namespace.path)
   let pattern = ''
-  const above = segmentsOf(template).slice(0, own.length).join('/')
+  const above = segmentsOf(template).slice(0, segments.length).join('/')
   for (const [at, part] of above.split(PLACEHOLDER).entries()) {
     if (at % 2 === 0) pattern += part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
     else if (part !== 'actorId') pattern += '[^/]+'
     else pattern += pattern.includes('<actor>') ? '\\k<actor>' : '(?<actor>[^/]+)'
   }
-  const found = new RegExp(`^${pattern}$`).exec(own.join('/'))
-  return found !== null && found.groups?.actor !== actor
+  const match = new RegExp(`^${pattern}$`).exec(segments.join('/'))
+  return match !== null && match.groups?.actor !== actor
 }

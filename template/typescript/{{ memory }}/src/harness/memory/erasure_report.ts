@@ -1,19 +1,19 @@
-// What an erasure reports.
+// The report of `forget`.
 
-/** Turns that an erasure cannot reach. */
+/** The note about turns that are not erased. */
 export const LATER =
-  'turns that run or wait to be recorded now are recorded after this: run this again then'
+  'running turns and turns in the queue are recorded later: run this again after they finish'
 
-const COUNTED = ['sessions', 'events', 'records'] as const
-type Counts = Record<(typeof COUNTED)[number], number>
+const COUNTERS = ['sessions', 'events', 'records'] as const
+type Counts = Record<(typeof COUNTERS)[number], number>
 
-/** What was erased in one place; `where` is a collection, or the session store. */
+/** The counts of erased data in one place; `where` is a collection or store. */
 export interface Place extends Counts {
   readonly where: string
   readonly contact: string
 }
 
-/** What was erased of an actor, what could not be, and what else there is to know. */
+/** The erased data of an actor: totals, counts by place, failures and notes. */
 export interface Report extends Counts {
   readonly actor: string
   readonly agent: string
@@ -32,12 +32,12 @@ export function addPlace({ places }: Report, where: string, contact: string): Pl
 
 /** Return the report as lines of text. */
 export function linesOf(report: Report): string[] {
-  const counts = COUNTED.map((name) => `${name} erased: ${report[name]}`)
+  const counts = COUNTERS.map((name) => `${name} erased: ${report[name]}`)
   for (const place of report.places) {
-    for (const name of COUNTED.filter((one) => place[one] > 0)) {
+    for (const name of COUNTERS.filter((counter) => place[counter] > 0)) {
       counts.push(`in ${place.where}, ${place.contact}: ${place[name]} ${name}`)
     }
   }
-  const failures = report.could_not.map((what) => `failed: ${what}`)
-  return [...counts, ...failures, ...report.notes.map((what) => `note: ${what}`)]
+  const failures = report.could_not.map((failure) => `failed: ${failure}`)
+  return [...counts, ...failures, ...report.notes.map((note) => `note: ${note}`)]
 }

@@ -1,7 +1,6 @@
-// The policy that the agent's role needs on AWS, and no more than that.
+// Make the IAM policy that the agent's collections need.
 //
-// Values that only the deployment has are variables: ${AWS_ACCOUNT_ID}, ${AWS_REGION}, and those
-// that replace secrets.
+// Values of the deployment are ${VARIABLE}s: the account, the region and secrets.
 
 import { secretRefs } from '../collections/backends.ts'
 import type { Project } from '../collections/check.ts'
@@ -11,20 +10,20 @@ import { erasureStatements, sessionStatements } from './session_iam.ts'
 import { ACCOUNT, type Named, REGION } from './statements.ts'
 
 const PARTITIONS = { 'cn-': 'aws-cn', 'us-gov-': 'aws-us-gov' }
-const VERSION = '2012-10-17' // of the policy language
+const VERSION = '2012-10-17' // version of the policy language
 const VARIABLE = /[$][{][A-Za-z0-9_]+[}]/
 
-/** Where `iam --save` writes the policy. */
+/** Return the file where `iam --save` writes the policy. */
 export function policyFile({ agentId }: Project): string {
   return `iam/${agentId}.policy.json`
 }
 
-/** Where `iam --erasure --save` writes the policy. */
+/** Return the file where `iam --erasure --save` writes the policy. */
 export function erasurePolicyFile({ agentId }: Project): string {
   return `iam/${agentId}.erasure.json`
 }
 
-/** The policy for what the collections of the agent need. */
+/** Return the IAM policy for the collections that the agent uses. */
 export function makePolicy(project: Project, secretsPrefix = ''): object {
   const used = project.used()
   const arn = startOfArns(project)
@@ -33,7 +32,9 @@ export function makePolicy(project: Project, secretsPrefix = ''): object {
     return statementsOf(project, collection, arn)
   })
   const prefix = `:secret:${secretsPrefix}`
-  const secrets = [...new Set(used.flatMap((one) => secretArns(one, arn, prefix)))].toSorted()
+  const secrets = [
+    ...new Set(used.flatMap((collection) => secretArns(collection, arn, prefix))),
+  ].toSorted()
   if (secrets.length > 0) {
     const Action = ['secretsmanager:GetSecretValue']
     statements.push({ Sid: 'Secrets', Effect: 'Allow', Action, Resource: secrets })
@@ -41,7 +42,7 @@ export function makePolicy(project: Project, secretsPrefix = ''): object {
   return { Version: VERSION, Statement: statements }
 }
 
-/** The policy for the calls of `forget` that turns do not make. */
+/** Return the IAM policy for the additional calls of `forget`. */
 export function makeErasurePolicy(project: Project): object {
   const arn = startOfArns(project)
   const statements = withNames(project.used(), (collection) => {
@@ -60,7 +61,7 @@ function startOfArns(project: Project): string {
   return `arn:${partition?.[1] ?? 'aws'}`
 }
 
-/** The statements of collections, each with an id of its own. */
+/** Return the statements of collections, with unique ids. */
 function withNames(
   collections: readonly Collection[],
   statementsOf: (collection: Collection) => Named,
@@ -69,7 +70,7 @@ function withNames(
   for (const collection of collections) {
     for (const [name, statement] of statementsOf(collection)) {
       const words = collection.collection_id.split(/[-_]+/)
-      let Sid = name + words.map((one) => one.slice(0, 1).toUpperCase() + one.slice(1)).join('')
+      let Sid = name + words.map((word) => word.slice(0, 1).toUpperCase() + word.slice(1)).join('')
       while (statements.has(Sid)) Sid += 'X'
       statements.set(Sid, { Sid, Effect: 'Allow', ...statement })
     }
@@ -77,26 +78,26 @@ function withNames(
   return [...statements.values()]
 }
 
-/** The secrets in AWS Secrets Manager that a collection names; a variable may replace them. */
+/** Return the ARNs of a collection's secrets in AWS Secrets Manager. */
 function secretArns(collection: Collection, arn: string, prefix: string): string[] {
   return secretRefs(collection.backend).flatMap(({ reference, region }) => {
     const [name = ''] = reference.split('#')
     if (name.startsWith('env:')) return []
-    // The service appends six characters to each name.
+    // AWS appends six random characters to the name; a complete ARN already has them.
     if (name.startsWith('arn:')) return [/-[A-Za-z0-9]{6}$/.test(name) ? name : `${name}-??????`]
     return [`${arn}:secretsmanager:${region ?? REGION}:${ACCOUNT}${prefix}${name}-??????`]
   })
 }
 
-/** Whether both are the same, except for what stands in place of variables. */
+/** Whether a saved policy equals `policy`, with or without values for its variables. */
 export function isFilledIn(saved: unknown, policy: unknown): boolean {
   if (typeof policy === 'string') {
-    const parts = policy.split(VARIABLE).map((one) => one.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'))
+    const parts = policy.split(VARIABLE).map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'))
     return typeof saved === 'string' && new RegExp(`^${parts.join('.+')}$`).test(saved)
   }
   if (typeof saved !== 'object' || saved === null) return false
   if (Array.isArray(saved) !== Array.isArray(policy)) return false
-  const [own, fields] = [saved as Record<string, unknown>, Object.entries(policy as object)]
-  const isSame = Object.keys(own).length === fields.length
-  return isSame && fields.every(([name, value]) => isFilledIn(own[name], value))
+  const [savedFields, fields] = [saved as Record<string, unknown>, Object.entries(policy as object)]
+  const isSame = Object.keys(savedFields).length === fields.length
+  return isSame && fields.every(([name, value]) => isFilledIn(savedFields[name], value))
 }

@@ -10,21 +10,22 @@ export type { Who } from './namespaces.ts'
 export { MemoryPolicy } from './policy.ts'
 
 /**
- * Return what is remembered of the actor, best first; `failures` names stores that failed.
+ * Return memories of the current actor, best first; `failures` has the failed stores.
  *
- * Of all stores or some by name, at most so many of each, and only records with this metadata.
- * Throws RangeError for an unknown store or invalid values, and Error outside a turn.
+ * `stores` selects stores by name (default: all), `maxSearchResults` limits the results per store,
+ * and `metadata` filters records. Throws RangeError for an unknown store or invalid values, and
+ * Error outside a turn.
  */
 export async function search(query: string, options: FindOptions = {}): Promise<Found> {
   return await turn().find(query, options)
 }
 
 /**
- * Remember a text about the actor when the turn commits.
+ * Add a text to the current actor's memory when the turn commits.
  *
- * In all stores that take texts, or some by name; the log names one that fails. Throws
- * RangeError for a blank text, an unknown store or invalid metadata, and Error outside a turn or
- * where the agent has no memory that it may write to.
+ * `stores` selects stores by name (default: all that accept texts). The log reports failed stores.
+ * Throws RangeError for a blank text, an unknown store or invalid metadata. Throws Error outside a
+ * turn or without a writable memory.
  */
 export function add(text: string, options: AddOptions = {}): void {
   turn().add(text, options)

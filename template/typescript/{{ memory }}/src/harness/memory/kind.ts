@@ -1,4 +1,4 @@
-// A kind of long-term memory.
+// The interface of a kind of long-term memory.
 
 import type { Project } from '../collections/check.ts'
 import type { Collection } from '../collections/models.ts'
@@ -9,18 +9,18 @@ import type { Clients } from './aws.ts'
 import type { Memory, MemoryCollection } from './base.ts'
 import type { Named } from './statements.ts'
 
-/** What the agent does with the collections of one type. */
+/** A kind of long-term memory; its memories share clients. */
 export interface Kind {
-  /** Return what the IAM policy allows, by purpose; `arn` is the start of ARNs. */
+  /** Return the IAM statements of a collection, by purpose; `arn` is the prefix of ARNs. */
   statements(project: Project, collection: Collection, arn: string): Named
 
-  /** Return what `forget` needs besides these, by purpose. */
+  /** Return the additional IAM statements of `forget`, by purpose. */
   erasureStatements(collection: Collection, arn: string): Named
 
-  /** Return the memory of a collection, without a call. */
+  /** Return the memory of a collection, without network calls. */
   open(collection: Collection, secrets: Secrets, clients: Clients): Memory
 
-  /** Return where a resource does not match the file. Throws MemoryUnavailable. */
+  /** Return differences between a resource and its file. Throws MemoryUnavailable. */
   check(
     collection: MemoryCollection,
     document: Document,

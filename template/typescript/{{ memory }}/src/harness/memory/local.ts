@@ -1,6 +1,4 @@
-// A long-term memory in a file of this machine, for trying out: it stands in for those on AWS.
-//
-// It remembers what people say, word for word, and finds it again by the words of a question.
+// A long-term memory in a local file, for trials: finds user messages by the query's words.
 
 import { randomUUID } from 'node:crypto'
 import { existsSync } from 'node:fs'
@@ -16,7 +14,7 @@ import type { MemoryCollection, MemoryRecord, Metadata, Namespaces } from './bas
 import { defaultTemplate, eventSession, type Namespace, resolve, type Who } from './namespaces.ts'
 
 const FOLDER = '.memory'
-const MAX_ROWS = 10_000 // that are searched, the last ones
+const MAX_ROWS = 10_000 // a search reads only the last rows
 const STOP =
   'a an and are be did do does for how i in is it my of on or the to was what who you your'
 
@@ -39,11 +37,11 @@ const RecordRow = z.strictObject({
 type Rows = {
   events: z.infer<typeof EventRow>[]
   records: z.infer<typeof RecordRow>[]
-  /** Whether the last line has no end. */
+  /** Whether the last line has no line end. */
   isTorn: boolean
 }
 
-/** The rows of one file: what was said, and each text of a person in each of its namespaces. */
+/** A Memory in a file: a row per event, and per user message and namespace. */
 export class LocalMemory implements Memory {
   readonly contact: string
   readonly afterErasure = ''
@@ -52,72 +50,73 @@ export class LocalMemory implements Memory {
   #last: Promise<unknown> = Promise.resolve()
   #hasWarned = false
 
-  /** `more` follows the path in `contact`. */
-  constructor(collectionId: string, templates: readonly string[], more = '') {
+  /** Open the memory of a collection; `contact` is the path followed by `note`. */
+  constructor(collectionId: string, templates: readonly string[], note = '') {
     this.#templates = templates
     this.#path = join(FOLDER, `${collectionId}.jsonl`)
-    this.contact = this.#path + more
+    this.contact = this.#path + note
   }
 
-  /** Whether something was kept here. */
+  /** Whether the file exists. */
   get exists(): boolean {
     return existsSync(this.#path)
   }
 
-  /** Return at most `topK` records for a query, best first; of equal texts the newest. */
+  /** Return at most `topK` records for a query, best first; of equal texts, the newest. */
   async retrieve(
     namespace: Namespace,
     query: string,
     topK: number,
-    _who: Who,
+    _identity: Who,
     metadata: Metadata,
   ): Promise<MemoryRecord[]> {
     const wanted = wordsOf(query)
     const filters = Object.entries(metadata)
-    const { records } = await this.#alone(() => this.#read(MAX_ROWS))
+    const { records } = await this.#exclusive(() => this.#read(MAX_ROWS))
     const newest = new Map<string, MemoryRecord>()
     for (const row of records.toReversed()) {
       const { record: id, text, namespace: where, at: createdAt } = row
       if (!namespace.holds(where) || newest.has(text)) continue
       if (!filters.every(([key, value]) => row.metadata?.[key] === value)) continue
-      const own = wordsOf(text)
-      const score = [...wanted].filter((word) => own.has(word)).length / (wanted.size || 1)
+      const words = wordsOf(text)
+      const score = [...wanted].filter((word) => words.has(word)).length / (wanted.size || 1)
       newest.set(text, { id, text, score, namespace: where, createdAt })
     }
     const found = [...newest.values()].filter(({ score }) => score > 0)
     const isQuestion = ({ text }: MemoryRecord) => Number(text.endsWith('?'))
-    found.sort((one, other) => isQuestion(one) - isQuestion(other) || other.score - one.score)
-    // An earlier question has the words of this one: it is never better than a fact.
+    found.sort((a, b) => isQuestion(a) - isQuestion(b) || b.score - a.score)
+    // An earlier question matches the words of the query, but must not outrank a fact.
     let lowest = 1
-    const ranked = found.map((one) => ({ ...one, score: (lowest = Math.min(lowest, one.score)) }))
+    const ranked = found.map((hit) => ({ ...hit, score: (lowest = Math.min(lowest, hit.score)) }))
     return ranked.slice(0, topK)
   }
 
-  async createEvent(given: MemoryEvent): Promise<void> {
-    const { identity, utterances, metadata, token, at: time } = given
+  /** Store the texts of an event, once per token. */
+  async createEvent(memoryEvent: MemoryEvent): Promise<void> {
+    const { identity, utterances, metadata, token, at: time } = memoryEvent
     const items = utterances.map(([role, text]) => [role, text])
     const more = Object.keys(metadata).length > 0 ? { metadata } : {}
     const [event, at] = [randomUUID(), time.toISOString()]
     const session = eventSession(identity.sessionId)
     const rows: object[] = [{ event, token, actor: identity.actor, session, at, items }]
     for (const [role, text] of utterances) {
-      // The replies of the offline model quote what was said, and would be remembered as well.
+      // Only user messages: the echo model repeats them, so its replies would fill the memory.
       if (role !== 'USER') continue
       for (const template of this.#templates) {
         const namespace = resolve(template, identity).path
         rows.push({ record: randomUUID(), namespace, text, at, ...more })
       }
     }
-    await this.#alone(async () => {
+    await this.#exclusive(async () => {
       const { events, isTorn } = await this.#read()
-      if (events.some((one) => one.token === token)) return
+      if (events.some((row) => row.token === token)) return
       await mkdir(FOLDER, { recursive: true })
       await writeFile(join(FOLDER, '.gitignore'), '*\n')
       const { size = 0 } = (await stat(this.#path).catch(() => null)) ?? {}
       try {
         await appendFile(this.#path, (isTorn ? '\n' : '') + linesOf(rows), { mode: 0o600 })
       } catch (error) {
-        // Otherwise the token of a part would pass for that of the whole event.
+        // A partial event would keep its token, and block the retry of the whole event.
         await truncate(this.#path, size).catch(() => {})
         throw error
       }
@@ -125,15 +124,15 @@ export class LocalMemory implements Memory {
   }
 
   async sessions(actor: string): Promise<string[]> {
-    const { events } = await this.#alone(() => this.#read())
-    const own = events.filter((row) => row.actor === actor)
-    return [...new Set(own.map(({ session }) => session))]
+    const { events } = await this.#exclusive(() => this.#read())
+    const rows = events.filter((row) => row.actor === actor)
+    return [...new Set(rows.map(({ session }) => session))]
   }
 
   async *events(actor: string, session: string): AsyncGenerator<string[]> {
-    const { events } = await this.#alone(() => this.#read())
-    const own = events.filter((row) => row.actor === actor && row.session === session)
-    yield own.map(({ event }) => event)
+    const { events } = await this.#exclusive(() => this.#read())
+    const rows = events.filter((row) => row.actor === actor && row.session === session)
+    yield rows.map(({ event }) => event)
   }
 
   async deleteEvent(_actor: string, _session: string, event: string): Promise<void> {
@@ -141,12 +140,12 @@ export class LocalMemory implements Memory {
   }
 
   async *records(namespace: Namespace): AsyncGenerator<string[]> {
-    const { records } = await this.#alone(() => this.#read())
+    const { records } = await this.#exclusive(() => this.#read())
     yield records.filter((row) => namespace.holds(row.namespace)).map(({ record }) => record)
   }
 
   async paths(actor: string): Promise<string[]> {
-    const { records } = await this.#alone(() => this.#read())
+    const { records } = await this.#exclusive(() => this.#read())
     const paths = new Set(records.map(({ namespace }) => namespace))
     return [...paths].filter((path) => path.split('/').includes(actor))
   }
@@ -183,25 +182,25 @@ export class LocalMemory implements Memory {
       else if (record.success) rows.records.push(record.data)
       else if (!this.#hasWarned) {
         this.#hasWarned = true
-        log('WARNING', `${this.#path} has lines that cannot be read; they are left out`)
+        log('WARNING', `${this.#path} has unreadable lines; they are ignored`)
       }
     }
     return rows
   }
 
-  async #delete(kind: 'event' | 'record', given: readonly string[]): Promise<string[]> {
-    return await this.#alone(async () => {
+  async #delete(kind: 'event' | 'record', idList: readonly string[]): Promise<string[]> {
+    return await this.#exclusive(async () => {
       const { events, records } = await this.#read()
-      const [ids, beside] = [new Set(given), `${this.#path}.tmp`]
+      const [ids, temporary] = [new Set(idList), `${this.#path}.tmp`]
       const idOf = (row: { event?: string; record?: string }) => row[kind] ?? ''
       const rows = [...events, ...records]
       const kept = rows.filter((row) => !ids.has(idOf(row)))
       if (kept.length < rows.length) {
         try {
-          await writeFile(beside, linesOf(kept), { mode: 0o600 })
-          await rename(beside, this.#path)
+          await writeFile(temporary, linesOf(kept), { mode: 0o600 })
+          await rename(temporary, this.#path)
         } catch (error) {
-          await rm(beside, { force: true })
+          await rm(temporary, { force: true })
           throw error
         }
       }
@@ -209,11 +208,11 @@ export class LocalMemory implements Memory {
     })
   }
 
-  /** Do the work when all before it is done. Throws MemoryUnavailable. */
-  async #alone<T>(work: () => Promise<T>): Promise<T> {
-    const done = this.#last.then(work)
-    this.#last = done.catch(() => {})
-    return await done.catch((error) => {
+  /** Do the work after all earlier work. Throws MemoryUnavailable. */
+  async #exclusive<T>(work: () => Promise<T>): Promise<T> {
+    const result = this.#last.then(work)
+    this.#last = result.catch(() => {})
+    return await result.catch((error) => {
       throw error.code ? new MemoryUnavailable(`${this.#path}: ${error.code}`) : error
     })
   }
@@ -231,7 +230,7 @@ function linesOf(rows: readonly object[]): string {
   return rows.map((row) => `${JSON.stringify(row)}\n`).join('')
 }
 
-/** The words that tell a text from others, without the s of a plural. */
+/** Return the significant words of a text, without the s of a plural. */
 function wordsOf(text: string): Set<string> {
   const stop = new Set(STOP.split(' '))
   const folded = text.toUpperCase().toLowerCase() // ß is ss

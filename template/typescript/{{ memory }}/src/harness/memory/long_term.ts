@@ -1,4 +1,4 @@
-// `LongTermMemory`: connects the agent's memory collections to readers and writers.
+// The capability that connects memory collections to recall and recording.
 
 import { Capability, type Options } from '../capability.ts'
 import { Declarations } from '../collections/capability.ts'
@@ -25,18 +25,18 @@ import type { MemorySettings } from './settings.ts'
 const MAX_DESCRIPTION_CHARS = 200
 const SLASH = 'An actor id must not contain /: the namespaces of two actors could overlap.'
 
-/** The memories of an agent: what each turn recalls from them, and records there. */
+/** The agent's memories. Does nothing without a memory collection. */
 export class LongTermMemory extends Capability<MemorySettings> implements Memories {
   readonly declarations: Declarations
   readonly tracedAs = 'memory'
   readonly turns = new WeakMap<Turn, MemoryTurn>()
-  /** Wraps a memory; another capability may replace this function. */
+  /** Wraps a memory. TracedCalls sets it. */
   decorate: (memory: Memory) => Memory = (memory) => memory
-  /** Whether `forget` erased the actor after a turn began; only a session store can tell. */
+  /** Whether `forget` erased an actor after a turn began. SessionErasure sets it. */
   isForgotten: Recorder['isForgotten'] = async () => false
-  /** Finds facts in the texts of turns; another capability may set how. */
+  /** Extracts facts from turns. Extraction sets it. */
   extract: Extract | null = null
-  /** The decisions of the owner, once the capability is open. */
+  /** The owner's decisions; the defaults until `open`. */
   policy = new MemoryPolicy()
   readonly #clients = new Clients(this.settings.recallTimeoutSeconds)
   #collections: readonly MemoryCollection[] | null = null
@@ -59,12 +59,12 @@ export class LongTermMemory extends Capability<MemorySettings> implements Memori
     return (this.#recorder ??= new Recorder(this.writers, isForgotten, this.extract, this.policy))
   }
 
-  /** The collections that are read. */
+  /** The collections that turns search. */
   get readers(): MemoryCollection[] {
     return this.collections.filter(({ isRead }) => isRead)
   }
 
-  /** The collections that are written to. */
+  /** The collections that record turns. */
   get writers(): MemoryCollection[] {
     return this.collections.filter(({ isWritable }) => isWritable)
   }
@@ -82,7 +82,7 @@ export class LongTermMemory extends Capability<MemorySettings> implements Memori
     return contacts.map((contact) => `Its texts are recorded in ${contact}.`).join(' ')
   }
 
-  /** Why settings or files make the memories unusable; '' if they do not. */
+  /** The reason why the memories cannot work with these settings, or ''. */
   get problem(): string {
     return this.collections.map(problemOf).find(Boolean) ?? ''
   }
@@ -107,7 +107,7 @@ export class LongTermMemory extends Capability<MemorySettings> implements Memori
     })
   }
 
-  /** Throws AgentError: `actor_required` and `invalid_actor`. */
+  /** Add memories and memory tools to the turn's agent. Throws AgentError for invalid actors. */
   override prepare(turn: Turn, options: Options): void {
     const { actor, sessionId } = turn
     if (this.actorRequired() && !actor) throw new AgentError('actor_required')
@@ -118,7 +118,7 @@ export class LongTermMemory extends Capability<MemorySettings> implements Memori
     addMemory(this, memoryTurn, options)
   }
 
-  /** Return a MemoryTurn of an actor. */
+  /** Return a MemoryTurn for an actor and session. */
   turnOf(actor: string, sessionId: string, notes: Notes): MemoryTurn {
     const { projectId, recallTimeoutSeconds: seconds, recallOverfetch: overfetch } = this.settings
     const { policy } = this
@@ -133,23 +133,23 @@ export class LongTermMemory extends Capability<MemorySettings> implements Memori
     if (memoryTurn) record(this, memoryTurn, messages)
   }
 
-  /** Record the turns that wait for others of the session. */
+  /** Record the session's turns that wait for later turns. */
   override sessionEnded(sessionId: string): void {
     this.recorder.flush(sessionId)
   }
 
-  /** Record the texts of a committed turn, and what was added in the turn. */
+  /** Record the texts of a committed turn, and its added texts. */
   record(turn: MemoryTurn, texts: readonly Utterance[]): void {
     turn.isOver = true
     this.recorder.record(turn.identity, [...texts, ...turn.added], turn.began)
   }
 
-  /** End an actor's sessions; another capability may set how. */
+  /** Ends an actor's sessions. SessionErasure replaces it. */
   eraseSessions: (report: Report, candidates: string[]) => Promise<void> = async (report) => {
-    report.notes.push('no session store was searched: sessions live in the process', LATER)
+    report.notes.push('no session store was searched: sessions are in process memory', LATER)
   }
 
-  /** Look up the ids, and make the clients. Throws AgentError; its detail is for the owner. */
+  /** Check the writers, and create clients. Throws AgentError if the memories cannot work. */
   override async open(): Promise<void> {
     this.policy = await policyOf(this.load)
     try {
@@ -160,8 +160,8 @@ export class LongTermMemory extends Capability<MemorySettings> implements Memori
         const place = isWritable ? await memory.writesTo() : ''
         const other = names.get(place)
         if (place && other) {
-          const what = `collections ${other} and ${id} both write to the same memory`
-          throw new MemoryUnavailable(`${what}: it would record each turn twice`)
+          const problem = `collections ${other} and ${id} write to the same memory`
+          throw new MemoryUnavailable(`${problem}, which would record each turn twice`)
         }
         names.set(place, id)
         await memory.warmUp(collection)
@@ -172,7 +172,7 @@ export class LongTermMemory extends Capability<MemorySettings> implements Memori
     }
   }
 
-  /** Within SHUTDOWN_GRACE_SECONDS, record the waiting turns; accept no more. */
+  /** Record waiting turns within SHUTDOWN_GRACE_SECONDS, and stop accepting turns. */
   override close(): Promise<void> {
     this.#closing ??= this.#close()
     return this.#closing
@@ -190,9 +190,9 @@ export class LongTermMemory extends Capability<MemorySettings> implements Memori
     if (!kind) return null
     const backend = collection.backend as MemoryConfig
     const [unset] = unsetVariables(this.settings, collection)
-    const isAlways = unset || collection.backend.type !== 'agentcore_memory'
-    const standard = { [defaultTemplate(scope.lifetime)]: DEFAULT }
-    const namespaces = backend.retrieval_config ?? (isAlways ? standard : null)
+    const hasDefault = unset || collection.backend.type !== 'agentcore_memory'
+    const defaults = { [defaultTemplate(scope.lifetime)]: DEFAULT }
+    const namespaces = backend.retrieval_config ?? (hasDefault ? defaults : null)
     const templates = Object.keys(namespaces ?? {})
     const needsProject = scope.lifetime === 'project' || templates.join().includes('{projectId}')
     const memory = unset
@@ -228,7 +228,7 @@ function problemOf({ id, needsProject, namespaces, projectId }: MemoryCollection
   return ''
 }
 
-/** Return a description as the model sees it: a line, and no half of a character at its end. */
+/** Return a description on one line, cut at the limit but not inside a surrogate pair. */
 function shorten(description: string): string {
   const line = description.trim().replace(/\s+/g, ' ')
   return line.slice(0, MAX_DESCRIPTION_CHARS).toWellFormed()

@@ -1,17 +1,17 @@
-// Namespace templates, and the actor, session and project that fill them in.
+// Resolve namespace templates for an actor, session and project.
 
 import { createHash } from 'node:crypto'
 
-/** The identity of a turn: the actor, the session and the project. */
+/** The actor, session and project of a turn. */
 export interface Who {
   readonly actor: string
   readonly sessionId: string
   readonly projectId: string | null
 }
 
-/** A namespace: one exactly, or with all that lies below it. */
+/** A namespace; with `isSubtree`, also all namespaces below it. */
 export class Namespace {
-  /** Such as /users/alice/ */
+  /** Such as /users/alice/. */
   readonly path: string
   readonly isSubtree: boolean
 
@@ -20,12 +20,12 @@ export class Namespace {
     this.isSubtree = isSubtree
   }
 
-  /** The parameter that names it to AgentCore. */
-  get wire(): { namespace: string } | { namespacePath: string } {
+  /** The request parameter of AgentCore. */
+  get parameter(): { namespace: string } | { namespacePath: string } {
     return this.isSubtree ? { namespacePath: this.path } : { namespace: this.path }
   }
 
-  /** Whether a record of that namespace is here. */
+  /** Whether a record at `namespace` is in this namespace. */
   holds(namespace: string): boolean {
     const path = normalised(namespace)
     return this.isSubtree ? path.startsWith(this.path) : path === this.path
@@ -33,25 +33,24 @@ export class Namespace {
 }
 
 /**
- * Fill in a template for an actor; `/*` at its end stands for all namespaces below.
+ * Fill in the placeholders of a template; a final `/*` includes all namespaces below.
  *
- * Values are substituted in one pass. Throws RangeError, also for values with which the
- * namespaces of two people could overlap.
+ * Values are not expanded again. Throws RangeError, also if two actors' namespaces could overlap.
  */
 export function resolve(template: string, identity: Who): Namespace {
   const values: Record<string, unknown> = {
     actorId: identity.actor,
     sessionId: eventSession(identity.sessionId),
     projectId: identity.projectId,
-    memoryStrategyId: 'local', // of a file: a service fills it in before
+    memoryStrategyId: 'local', // for files; services replace it earlier
   }
   for (const segment of template.split('/')) {
     if (segment.includes('{actorId}') && (segment.match(/\{\w+\}/g) ?? []).length > 1) {
-      throw new RangeError(`${template}: {actorId} needs a segment without other placeholders`)
+      throw new RangeError(`${template}: {actorId} must be the only placeholder of its segment`)
     }
   }
   const isSubtree = template.endsWith('/*')
-  // By a function, as `$` means something in a text that replaces.
+  // A replacement function, because `$` is special in a replacement string.
   const path = (isSubtree ? template.slice(0, -1) : template).replace(
     /\{(\w+)\}/g,
     (found, name) => {
@@ -60,23 +59,23 @@ export function resolve(template: string, identity: Who): Namespace {
       if (typeof value !== 'string' || !value)
         throw new RangeError(`${template}: ${found} has no value`)
       if (!/[/*]/.test(value)) return value
-      throw new RangeError(`${template}: the value of ${found} has a / or a *`)
+      throw new RangeError(`${template}: the value of ${found} contains / or *`)
     },
   )
-  const left = /\{\w*\}?|[}*]/.exec(path)
-  if (left) throw new RangeError(`${template}: ${left[0]} is left over`)
-  if (normalised(path) === '//') throw new RangeError(`${template}: it names no namespace`)
+  const rest = /\{\w*\}?|[}*]/.exec(path)
+  if (rest) throw new RangeError(`${template}: ${rest[0]} is not a known placeholder`)
+  if (normalised(path) === '//') throw new RangeError(`${template}: the namespace is empty`)
   return new Namespace(normalised(path), isSubtree)
 }
 
-/** The name of a session in AgentCore Memory, which has at most 100 characters. */
+/** Return the session's name in AgentCore Memory: at most 100 characters. */
 export function eventSession(sessionId: string): string {
   if (sessionId.length <= 100) return sessionId
   const hash = createHash('sha256').update(sessionId).digest('hex')
   return `${sessionId.slice(0, 60)}-${hash.slice(0, 32)}`
 }
 
-/** Return the namespace of a local memory whose collection declares none. */
+/** Return the namespace template for a collection without `retrieval_config`. */
 export function defaultTemplate(lifetime: string): string {
   return lifetime === 'user' ? '/users/{actorId}' : '/projects/{projectId}'
 }
@@ -85,7 +84,7 @@ function normalised(path: string): string {
   return `/${path.replace(/^\/+|(?<!\/)\/+$/g, '')}/`
 }
 
-/** The parts of a path between its slashes. */
+/** Return the segments of a path. */
 export function segmentsOf(path: string): string[] {
   return path.replace(/^\/+|(?<!\/)\/+$/g, '').split('/')
 }

@@ -1,4 +1,4 @@
-// Recall: searches the namespaces that a turn may read, within a time limit.
+// Recall memories: search the namespaces of a turn, within a time limit.
 
 import { AsyncLocalStorage } from 'node:async_hooks'
 
@@ -17,50 +17,51 @@ import type { AddOptions, Failures, FindOptions, Found, Hit } from './hits.ts'
 import { resolve, type Who } from './namespaces.ts'
 import { MemoryPolicy } from './policy.ts'
 
-export const MAX_QUERY_CHARS = 10_000 // UTF-16 units, as the service counts
-const MAX_RESULTS = 100 // of one call
+export const MAX_QUERY_CHARS = 10_000 // UTF-16 units, as in AgentCore
+const MAX_RESULTS = 100 // records per call
 
-/** What a model call is shown, and what its text was made of. */
-export interface Shown {
+/** The text added to a model call, and the hits and notice in it. */
+export interface Injection {
   readonly hits: readonly Hit[]
   readonly text: string
   readonly notice: string
 }
 
-/** Return what the offline model says of what it is shown. */
-export function linesOf({ hits, notice }: Shown): string[] {
+/** Return the lines that the echo model adds to its reply. */
+export function linesOf({ hits, notice }: Injection): string[] {
   const lines = hits.map(({ text }) => ` I remember: "${text}"`)
   return notice ? [...lines, ` I am told: "${notice}"`] : lines
 }
 
-/** A store of the owner, which returns at most so many hits. */
+/** An owner's store. */
 interface OwnStore {
   readonly name: string
-  /** Whether texts can be added. */
+  /** Whether the store accepts texts. */
   readonly takesTexts: boolean
-  hits(query: string, most: number | undefined, failures: Failures): Promise<Hit[]>
+  /** Return at most `limit` hits; add an error to `failures`. */
+  hits(query: string, limit: number | undefined, failures: Failures): Promise<Hit[]>
   /** Add a text now. */
   send(text: string, metadata: Metadata): Promise<unknown>
 }
 
-/** What a turn notes of its memories. */
+/** The fields of a Turn that memory writes to. */
 export type Notes = Pick<Turn, 'kept' | 'recalled'>
 
-/** Long-term memory in one turn: what it recalls, and what it adds when it commits. */
+/** The long-term memory of one turn: its searches, and the texts it adds on commit. */
 export class MemoryTurn {
   readonly identity: Who
   readonly collections: readonly MemoryCollection[]
   readonly policy: MemoryPolicy
   readonly began = new Date()
   readonly added: Utterance[]
-  /** Of the owner. */
+  /** The owner's stores. */
   readonly stores: OwnStore[] = []
   isOver = false
-  /** What the last model call was shown. */
-  shown: Shown = { hits: [], text: '', notice: '' }
-  /** The results of the search that all model calls of the turn share. */
+  /** Of the last model call. */
+  injection: Injection = { hits: [], text: '', notice: '' }
+  /** The search that all model calls share. */
   first: Promise<readonly Hit[]> | null = null
-  /** The model calls so far. */
+  /** Model calls so far. */
   calls = 0
   readonly #recalled = new Set<string>()
   readonly #writers: readonly string[]
@@ -68,7 +69,7 @@ export class MemoryTurn {
   readonly #overfetch: number
   readonly #notes: Notes
 
-  /** `collections` are read; `writers` are the names of those that are written to. */
+  /** `collections` are searched; `writers` are the names of writable collections. */
   constructor(
     identity: Who,
     collections: readonly MemoryCollection[],
@@ -84,7 +85,7 @@ export class MemoryTurn {
     this.#notes = notes
     const { added = [] } = notes.kept as { added?: Utterance[] }
     this.added = added
-    notes.kept.added = added // for a turn that waits
+    notes.kept.added = added // for a turn with a pending approval
     this.collections = collections
     this.policy = options.policy ?? new MemoryPolicy()
     this.#writers = options.writers
@@ -92,45 +93,46 @@ export class MemoryTurn {
     this.#overfetch = options.overfetch
   }
 
-  /** Note what a model call is shown. */
-  show(shown: Shown): Shown {
-    for (const { text } of shown.hits) this.#recalled.add(text)
+  /** Store the injection of a model call. */
+  show(injection: Injection): Injection {
+    for (const { text } of injection.hits) this.#recalled.add(text)
     this.#notes.recalled = [...this.#recalled]
-    return (this.shown = shown)
+    this.injection = injection
+    return injection
   }
 
-  /** Record a text if the turn commits. Throws RangeError for what it does not take, else Error. */
+  /** Add a text when the turn commits. Throws RangeError for invalid values, else Error. */
   add(text: string, { stores, metadata = {} }: AddOptions = {}): void {
-    if (isBlank(text)) throw new RangeError('A blank text cannot be remembered.')
-    const own = this.stores.filter(({ takesTexts }) => takesTexts)
-    const targets = [...this.#writers, ...own.map(({ name }) => name)]
-    if (targets.length === 0)
-      throw new Error('This agent has no long-term memory that it may write to.')
-    if (this.isOver) throw new Error('The turn is over.')
+    if (isBlank(text)) throw new RangeError('The text is blank: add a text with content.')
+    const accepting = this.stores.filter(({ takesTexts }) => takesTexts)
+    const targets = [...this.#writers, ...accepting.map(({ name }) => name)]
+    if (targets.length === 0) throw new Error('This agent has no writable long-term memory.')
+    if (this.isOver) throw new Error('The turn is over: add texts before it ends.')
     const problem = metadataProblem(metadata)
     if (problem) throw new RangeError(`Metadata: ${problem}.`)
     this.added.push(['USER', text, metadata, stores && known(stores, targets), true])
   }
 
   /**
-   * Search stores by name, or all, for at most so many hits of each.
+   * Search stores by name (default: all), for at most `maxSearchResults` hits per store.
    *
-   * Throws RangeError for an unknown store and what a search does not allow. A search by metadata
-   * knows no stores of the owner: they have no filter.
+   * Throws RangeError for an unknown store and for invalid values. A search with metadata skips the
+   * owner's stores: they cannot filter.
    */
   async find(query: string, options: FindOptions = {}): Promise<Found> {
-    const { stores, maxSearchResults: most = Infinity, metadata = {} } = options
-    if (!(most >= 1)) throw new RangeError('maxSearchResults must be at least 1.')
+    const { stores, maxSearchResults: limit = Infinity, metadata = {} } = options
+    if (!(limit >= 1)) throw new RangeError('maxSearchResults must be at least 1.')
     const problem = filterProblem(metadata)
     if (problem) throw new RangeError(`Metadata: ${problem}.`)
-    const own = Object.keys(metadata).length > 0 ? [] : this.stores
-    const all = [...this.collections.map(({ id }) => id), ...own.map(({ name }) => name)]
+    const storesOfOwner = Object.keys(metadata).length > 0 ? [] : this.stores
+    const ids = this.collections.map(({ id }) => id)
+    const all = [...ids, ...storesOfOwner.map(({ name }) => name)]
     const names = stores ? known(stores, all) : all
     const read = this.collections.filter(({ id }) => names.includes(id))
     const failures: Failures = {}
     const found = await Promise.all([
       this.search(query, read, metadata, failures),
-      ...own.map((store) =>
+      ...storesOfOwner.map((store) =>
         names.includes(store.name) ? store.hits(query, options.maxSearchResults, failures) : [],
       ),
     ])
@@ -138,16 +140,15 @@ export class MemoryTurn {
     const hits = this.best(found.flat()).filter(({ collection }) => {
       const count = (counts.get(collection) ?? 0) + 1
       counts.set(collection, count)
-      return count <= most
+      return count <= limit
     })
     return Object.assign(hits, { failures })
   }
 
   /**
-   * Search for the end of a query; return hits, best first.
+   * Search for the end of a query; return hits, best first, within the time limit.
    *
-   * It does not throw: a namespace that fails or is late is left out, with a line in the log, and
-   * added to `failures`.
+   * Never throws: a failed or late memory is skipped, logged, and added to `failures`.
    */
   async search(
     query: string,
@@ -169,17 +170,17 @@ export class MemoryTurn {
     }
   }
 
-  /** Sort what was found, best first, with each text once. */
+  /** Return the hits by descending score, without duplicate texts. */
   best(hits: readonly Hit[]): Hit[] {
     const unique = new Map<string, Hit>()
-    for (const hit of hits.toSorted((one, other) => other.score - one.score)) {
+    for (const hit of hits.toSorted((a, b) => b.score - a.score)) {
       if (!unique.has(hit.text)) unique.set(hit.text, hit)
     }
     return [...unique.values()]
   }
 
   async #searchAll(
-    one: MemoryCollection,
+    collection: MemoryCollection,
     query: string,
     stop: AbortSignal,
     metadata: Metadata,
@@ -189,18 +190,18 @@ export class MemoryTurn {
       try {
         return await bounded(stop, `no answer within ${this.#seconds} s`, work)
       } catch (error) {
-        const why = describeFailure(error)
-        log('WARNING', `nothing recalled from ${one.id}, ${where}: ${why}`)
-        failures[one.id] = `${where}: ${why}`
+        const reason = describeFailure(error)
+        log('WARNING', `nothing recalled from ${collection.id}, ${where}: ${reason}`)
+        failures[collection.id] = `${where}: ${reason}`
         return []
       }
     }
     const all = await inTime('its namespaces', async () =>
-      Object.entries(await one.memory.namespaces(one)),
+      Object.entries(await collection.memory.namespaces(collection)),
     )
-    const found = all.map(([template, wanted]) =>
+    const found = all.map(([template, config]) =>
       inTime(template, async () => {
-        return await this.#retrieve(one, template, wanted, query, metadata)
+        return await this.#retrieve(collection, template, config, query, metadata)
       }),
     )
     return (await Promise.all(found)).flat()
@@ -210,24 +211,25 @@ export class MemoryTurn {
   async #retrieve(
     { id, memory }: MemoryCollection,
     template: string,
-    wanted: NamespaceConfig,
+    config: NamespaceConfig,
     query: string,
     metadata: Metadata,
   ): Promise<Hit[]> {
     const namespace = resolve(template, this.identity)
-    const filters: Metadata = { ...metadata, ...wanted.metadata }
-    // Where the file wants another value, there is nothing to find.
+    const filters: Metadata = { ...metadata, ...config.metadata }
+    // The file requires another value.
     if (Object.entries(metadata).some(([key, value]) => filters[key] !== value)) return []
     if (Object.keys(filters).length > MAX_FILTERS) {
-      throw new MemoryUnavailable(`with the metadata of its file, more than ${MAX_FILTERS} keys`)
+      const problem = `with the metadata of its file, the search has over ${MAX_FILTERS} keys`
+      throw new MemoryUnavailable(problem)
     }
-    const count = Math.min(MAX_RESULTS, this.#overfetch * wanted.top_k)
+    const count = Math.min(MAX_RESULTS, this.#overfetch * config.top_k)
     const records = await memory.retrieve(namespace, query, count, this.identity, filters)
-    const fitting = records.filter(({ score, text, namespace: where }) => {
-      return score >= wanted.relevance_score && !isBlank(text) && namespace.holds(where)
+    const relevant = records.filter(({ score, text, namespace: where }) => {
+      return score >= config.relevance_score && !isBlank(text) && namespace.holds(where)
     })
-    const sorted = fitting.toSorted((one, other) => other.score - one.score)
-    return sorted.slice(0, wanted.top_k).map((record) => ({ ...record, collection: id }))
+    const sorted = relevant.toSorted((a, b) => b.score - a.score)
+    return sorted.slice(0, config.top_k).map((record) => ({ ...record, collection: id }))
   }
 }
 
@@ -236,11 +238,11 @@ export const current = new AsyncLocalStorage<MemoryTurn>()
 
 function known(stores: readonly string[], all: readonly string[]): readonly string[] {
   if (stores.length === 0) {
-    throw new RangeError('No store is named: name one, or leave stores out for all.')
+    throw new RangeError('The list of stores is empty: name a store, or omit stores to use all.')
   }
   for (const name of stores) {
     if (all.includes(name)) continue
-    throw new RangeError(`There is no store ${name} here, only ${all.join(', ') || 'none'}.`)
+    throw new RangeError(`Store ${name} does not exist; stores here: ${all.join(', ') || 'none'}.`)
   }
   return stores
 }

@@ -1,4 +1,4 @@
-// Record: committed turns on their way to long-term memory, one event for each, beside the turns.
+// Record committed turns: send them to long-term memory as events, in the background.
 
 import { randomUUID } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
@@ -11,51 +11,51 @@ import type { MemoryCollection, MemoryEvent, Turns, Utterance } from './base.ts'
 import type { Who } from './namespaces.ts'
 import { MemoryPolicy } from './policy.ts'
 import type { MemoryTurn } from './recall.ts'
-import { MAX_BYTES, MAX_TURNS, OUTSIDE, RetryQueue } from './retry_queue.ts'
-import type { Waiting, Work } from './retry_queue.ts'
+import { MAX_BYTES, MAX_TURNS, outsideTurn, RetryQueue } from './retry_queue.ts'
+import type { QueueItem, Work } from './retry_queue.ts'
 import type { MemorySettings } from './settings.ts'
 
 /**
- * Returns the facts that a model finds in the texts of an actor's turns.
+ * Extracts facts from the texts of an actor's turns.
  *
- * Throws MemoryRefused if a repetition would fail, too, and MemoryUnavailable: a transient one if
- * the model was not billed.
+ * Throws MemoryRefused if a retry would fail too, else MemoryUnavailable, which is transient if the
+ * model was not billed.
  */
 export type Extract = (actor: string, turns: Turns) => Promise<Utterance[]>
 
-const MAX_TEXT_CHARS = 100_000 // UTF-16 units, as the service counts
-const MAX_UTTERANCES = 100 // of one event
-/** Calls of a model for the facts of a turn; it may bill each, also if it fails. */
+const MAX_TEXT_CHARS = 100_000 // UTF-16 units, as in AgentCore
+const MAX_UTTERANCES = 100 // per event
+/** Model calls per extraction: failed calls may be billed too. */
 export const MAX_CALLS = 3
 
-type Turn = { readonly utterances: readonly Utterance[]; readonly at: Date }
-type Said = Turn & { readonly identity: Who }
+type RecordedTurn = { readonly utterances: readonly Utterance[]; readonly at: Date }
+type QueuedTurn = RecordedTurn & { readonly identity: Who }
 type Attempt = Work['attempt']
-type Held = {
+type Batch = {
   readonly name: string
   readonly identity: Who
-  readonly items: Waiting<Said>[]
+  readonly items: QueueItem<QueuedTurn>[]
   timer: NodeJS.Timeout | undefined
 }
 
-/** The memories of an agent, as the adapter of its framework uses them. */
+/** The interface of LongTermMemory for the framework's adapter. */
 export interface Memories {
   readonly settings: MemorySettings
   readonly readers: MemoryCollection[]
   readonly writers: MemoryCollection[]
   readonly recorder: Recorder
-  /** Record the texts of a committed turn, and what was added in the turn. */
+  /** Record the texts of a committed turn, and its added texts. */
   record(turn: MemoryTurn, texts: readonly Utterance[]): void
 }
 
-/** Passes committed turns on to all collections that are written to. Never throws. */
+/** Sends committed turns to all writers. Never throws or delays a turn. */
 export class Recorder {
-  readonly #events: ReadonlyMap<string, RetryQueue<Said>>
+  readonly #events: ReadonlyMap<string, RetryQueue<QueuedTurn>>
   readonly #others = new Map<string, RetryQueue<Attempt>>()
 
-  /** The turns of a session that wait for a trigger, by collection and session. */
-  readonly #held = new Map<string, Held>()
-  /** Whether `forget` erased the actor after a turn began. */
+  /** Turns to record together, by collection and session. */
+  readonly #batches = new Map<string, Batch>()
+  /** Whether `forget` erased an actor after a turn began. Needs a session store. */
   readonly isForgotten: (actor: string, began: Date) => Promise<boolean>
   readonly extract: Extract | null
   readonly #policy: MemoryPolicy
@@ -70,95 +70,98 @@ export class Recorder {
     this.isForgotten = isForgotten
     this.extract = extract
     this.#events = new Map(
-      collections.map((one) => [one.id, new RetryQueue(one.id, nextEvent(one, this))]),
+      collections.map((writer) => [writer.id, new RetryQueue(writer.id, nextEvent(writer, this))]),
     )
   }
 
-  /** Whether something is still to be recorded. */
+  /** Whether some turns are not sent yet. */
   get isWaiting(): boolean {
-    return this.#held.size > 0 || this.#queues.some((queue) => queue.isWaiting)
+    return this.#batches.size > 0 || this.#queues.some((queue) => queue.isWaiting)
   }
 
-  /** How many turns are still to be recorded, by the collection or store. */
+  /** The number of unsent turns by collection or store. */
   get waiting(): Map<string, number> {
     const turns = new Map(this.#queues.map((queue) => [queue.name, queue.turns]))
-    for (const { name, items } of this.#held.values()) {
+    for (const { name, items } of this.#batches.values()) {
       turns.set(name, (turns.get(name) ?? 0) + items.length)
     }
     return turns
   }
 
-  /** Record the texts of a turn that began `at` this time, in order, without blank ones. */
+  /** Send the texts of a turn, in order, without blank texts; `at` is its start time. */
   record(identity: Who, utterances: readonly Utterance[], at: Date): void {
     const prepared = toRecord(identity, utterances, this.#policy)
     for (const name of this.#events.keys()) {
-      const told = prepared.filter((one) => isFor(one, name))
-      if (told.length === 0) continue
-      const size = told.reduce((sum, [, text]) => sum + Buffer.byteLength(text), 0)
-      this.#hold(name, { what: { identity, utterances: told, at }, size })
+      const selected = prepared.filter((utterance) => isFor(utterance, name))
+      if (selected.length === 0) continue
+      const size = selected.reduce((sum, [, text]) => sum + Buffer.byteLength(text), 0)
+      this.#addToBatch(name, { payload: { identity, utterances: selected, at }, size })
     }
   }
 
-  /** Record the turns of a session that wait for more turns. */
+  /** Send the session's turns that wait for later turns. */
   flush(sessionId: string): void {
-    for (const [key, held] of this.#held) {
-      if (held.identity.sessionId === sessionId) this.#release(key)
+    for (const [key, batch] of this.#batches) {
+      if (batch.identity.sessionId === sessionId) this.#sendBatch(key)
     }
   }
 
-  /** Do something else for one turn until it succeeds, in the order of the session. */
-  put(name: string, who: Who, attempt: Attempt, size: number): void {
-    for (const [one, queue] of this.#others) {
-      if (!queue.isWaiting) this.#others.delete(one) // their names may be endless
+  /** Retry other work of a turn until it succeeds, in the order of the session. */
+  put(name: string, identity: Who, attempt: Attempt, size: number): void {
+    for (const [other, queue] of this.#others) {
+      if (!queue.isWaiting) this.#others.delete(other) // the owner's names may be unbounded
     }
-    const take = (waiting: Waiting<Attempt>[]) => ({ attempt: waiting.shift()!.what, turns: 1 })
+    const take = (waiting: QueueItem<Attempt>[]) => ({
+      attempt: waiting.shift()!.payload,
+      turns: 1,
+    })
     const queue = this.#others.get(name) ?? new RetryQueue(name, take)
     this.#others.set(name, queue)
-    queue.put(who, { what: attempt, size })
+    queue.put(identity, { payload: attempt, size })
   }
 
-  /** Record what waits within this time; what cannot be is lost, with a line in the log. */
+  /** Send waiting turns within `seconds`; the log reports lost turns. */
   async close(seconds: number): Promise<void> {
-    this.#releaseAll()
+    this.#sendBatches()
     await Promise.all(this.#queues.map((queue) => queue.close(seconds)))
   }
 
-  #hold(name: string, waiting: Waiting<Said>): void {
-    const { identity } = waiting.what
+  #addToBatch(name: string, waiting: QueueItem<QueuedTurn>): void {
+    const { identity } = waiting.payload
     const key = JSON.stringify([name, identity.actor, identity.sessionId])
-    const held = this.#held.get(key) ?? { name, identity, items: [], timer: undefined }
-    this.#held.set(key, held)
-    held.items.push(waiting)
-    const turns = held.items.map(({ what }) => what.utterances)
-    if (isDue(this.#policy, name, identity, turns)) return this.#release(key)
+    const batch = this.#batches.get(key) ?? { name, identity, items: [], timer: undefined }
+    this.#batches.set(key, batch)
+    batch.items.push(waiting)
+    const turns = batch.items.map(({ payload }) => payload.utterances)
+    if (isDue(this.#policy, name, identity, turns)) return this.#sendBatch(key)
     const longest = this.#policy.maxWaitSeconds * 1000
-    held.timer ??= OUTSIDE(() => setTimeout(() => this.#release(key), longest))
-    held.timer.unref()
-    const items = [...this.#held.values()].flatMap((one) => one.items)
-    const size = items.reduce((sum, one) => sum + one.size, 0)
-    if (items.length > MAX_TURNS || size > MAX_BYTES) this.#releaseAll()
+    batch.timer ??= outsideTurn(() => setTimeout(() => this.#sendBatch(key), longest))
+    batch.timer.unref()
+    const items = [...this.#batches.values()].flatMap((other) => other.items)
+    const size = items.reduce((sum, item) => sum + item.size, 0)
+    if (items.length > MAX_TURNS || size > MAX_BYTES) this.#sendBatches()
   }
 
-  /** Pass on what was held, as one event if it fits. */
-  #release(key: string): void {
-    const held = this.#held.get(key)
-    if (!held) return
-    this.#held.delete(key)
-    clearTimeout(held.timer)
-    const items = held.items.map(({ what, size }) => ({ what, size, group: held }))
-    this.#events.get(held.name)!.put(held.identity, ...items)
+  /** Send the turns of a batch, as one event if they fit. */
+  #sendBatch(key: string): void {
+    const batch = this.#batches.get(key)
+    if (!batch) return
+    this.#batches.delete(key)
+    clearTimeout(batch.timer)
+    const items = batch.items.map(({ payload, size }) => ({ payload, size, group: batch }))
+    this.#events.get(batch.name)!.put(batch.identity, ...items)
   }
 
-  #releaseAll(): void {
-    for (const key of this.#held.keys()) this.#release(key)
+  #sendBatches(): void {
+    for (const key of this.#batches.keys()) this.#sendBatch(key)
   }
 
-  get #queues(): (RetryQueue<Said> | RetryQueue<Attempt>)[] {
+  get #queues(): (RetryQueue<QueuedTurn> | RetryQueue<Attempt>)[] {
     return [...this.#events.values(), ...this.#others.values()]
   }
 }
 
-/** The texts of one turn as the service takes them: adjacent ones joined, long ones split. */
+/** Join adjacent texts of a speaker, and split texts that are too long for the service. */
 export function splitUtterances(utterances: readonly Utterance[]): Utterance[] {
   const joined: Utterance[] = []
   for (const [role, text, ...more] of utterances) {
@@ -169,72 +172,73 @@ export function splitUtterances(utterances: readonly Utterance[]): Utterance[] {
     else joined.push([role, whole, ...more])
   }
   const pieces = joined.flatMap(([role, text, ...more]) => {
-    return split(text).map((one): Utterance => [role, one, ...more])
+    return split(text).map((piece): Utterance => [role, piece, ...more])
   })
   return pieces.filter(([, text]) => !isBlank(text))
 }
 
-/** Add the metadata of the owner to a text, or none if it cannot be used. */
+/** Add the owner's metadata to a text, unless it is invalid. */
 function withMetadata(policy: MemoryPolicy, identity: Who, given: Utterance): Utterance {
-  const [role, text, own = {}, ...more] = given
-  let why
+  const [role, text, ownMetadata = {}, ...more] = given
+  let reason
   try {
-    const metadata = { ...policy.metadataOf(identity, given), ...own }
-    why = metadataProblem(metadata)
-    if (!why) return [role, text, metadata, ...more]
+    const metadata = { ...policy.metadataOf(identity, given), ...ownMetadata }
+    reason = metadataProblem(metadata)
+    if (!reason) return [role, text, metadata, ...more]
   } catch (error) {
-    why = describe(error) // of the owner; the text is recorded all the same
+    reason = describe(error) // owner's code; the text is still recorded
   }
-  log('WARNING', `a text is recorded without its metadata: own_memory: ${why}`)
-  return [role, text, own, ...more]
+  log('WARNING', `a text is recorded without its metadata: own_memory: ${reason}`)
+  return [role, text, ownMetadata, ...more]
 }
 
-/** Split a text between characters, into pieces that the service takes. */
+/** Split a text into pieces that the service accepts, not inside a surrogate pair. */
 function split(text: string): string[] {
   const pieces: string[] = []
   for (let start = 0, end = 0; start < text.length; start = end) {
     end = start + MAX_TEXT_CHARS
-    if (/[\udc00-\udfff]/.test(text[end] ?? '')) end-- // not inside a surrogate pair
+    if (/[\udc00-\udfff]/.test(text[end] ?? '')) end--
     pieces.push(text.slice(start, end))
   }
   return pieces
 }
 
-/** Make one event of the first turns that wait in a session. */
+/** Return a function that turns the first waiting turns of a session into a job. */
 function nextEvent(
   collection: MemoryCollection,
   recorder: Recorder,
-): (waiting: Waiting<Said>[]) => Work {
+): (waiting: QueueItem<QueuedTurn>[]) => Work {
   return (waiting) => {
-    const { what, group } = waiting.shift()!
-    const { identity, ...first } = what
-    let turns: Turn[] = [first]
+    const { payload, group } = waiting.shift()!
+    const { identity, ...first } = payload
+    let turns: RecordedTurn[] = [first]
     let count = first.utterances.length
     for (const other of waiting.slice()) {
-      count += other.what.utterances.length
+      count += other.payload.utterances.length
       if (other.group !== group && count > collection.batchSize) break
-      turns.push(other.what)
+      turns.push(other.payload)
       waiting.splice(waiting.indexOf(other), 1)
     }
     let events: MemoryEvent[] | null = null
-    const textsOf = extracting(collection, recorder, identity.actor)
+    const textsOf = extractor(collection, recorder, identity.actor)
     const attempt = async (stop: AbortSignal): Promise<void> => {
       while (!events || events.length > 0) {
-        const left = turns.slice()
-        // The turns that began before `forget` erased the actor.
-        while (left[0] && (await recorder.isForgotten(identity.actor, left[0].at))) left.shift()
+        const remaining = turns.slice()
+        // Drop turns that began before `forget` erased the actor.
+        while (remaining[0] && (await recorder.isForgotten(identity.actor, remaining[0].at)))
+          remaining.shift()
         stop.throwIfAborted()
-        if (!events || left.length < turns.length) {
-          const texts = await textsOf(left)
+        if (!events || remaining.length < turns.length) {
+          const texts = await textsOf(remaining)
           stop.throwIfAborted()
-          const began = left.map(({ at }) => at)
-          events = left[0] ? eventsOf(identity, texts, began, collection) : []
-          turns = left
+          const began = remaining.map(({ at }) => at)
+          events = remaining[0] ? eventsOf(identity, texts, began, collection) : []
+          turns = remaining
           if (collection.extracts) continue // `forget` may have run while the model answered
         }
         const [event] = events
         if (event) await collection.memory.createEvent(event)
-        stop.throwIfAborted() // or a later attempt would lose an event
+        stop.throwIfAborted() // a later attempt sends the event again
         events.shift()
       }
     }
@@ -243,48 +247,52 @@ function nextEvent(
 }
 
 /**
- * Return what makes the texts to send of those of turns.
+ * Return a function that maps turns to the texts to send: extracted facts, if declared.
  *
- * A model that is late is awaited, and not asked again.
+ * A retry awaits a late extraction instead of starting another.
  */
-function extracting(
+function extractor(
   { id, extracts }: MemoryCollection,
   { extract }: Recorder,
   actor: string,
-): (turns: readonly Turn[]) => Promise<Utterance[]> {
-  const found = new Map<number, Promise<Utterance[]>>()
+): (turns: readonly RecordedTurn[]) => Promise<Utterance[]> {
+  const extractions = new Map<number, Promise<Utterance[]>>()
   let calls = 0
-  const find = async (ask: Extract, said: Turns): Promise<Utterance[]> => {
+  const find = async (extractFacts: Extract, texts: Turns): Promise<Utterance[]> => {
     try {
-      return await ask(actor, said)
+      return await extractFacts(actor, texts)
     } catch (error) {
       if (!(error instanceof MemoryUnavailable && error.isTransient)) calls++
       if (calls < MAX_CALLS && !(error instanceof MemoryRefused)) throw error
-      log('ERROR', `${id}: turns not recorded: ${said.length} (${describeFailure(error)})`)
-      return said.flat().filter(([, , , , isFact]) => isFact)
+      log('ERROR', `${id}: turns not recorded: ${texts.length} (${describeFailure(error)})`)
+      return texts.flat().filter(([, , , , isFact]) => isFact)
     }
   }
   return async (turns) => {
-    const said = turns.map(({ utterances }) => utterances)
-    if (!extracts || !extract || said.length === 0) return said.flat()
-    const facts = found.get(said.length) ?? find(extract, said)
-    found.set(said.length, facts)
-    facts.catch(() => found.delete(said.length))
+    const texts = turns.map(({ utterances }) => utterances)
+    if (!extracts || !extract || texts.length === 0) return texts.flat()
+    const facts = extractions.get(texts.length) ?? find(extract, texts)
+    extractions.set(texts.length, facts)
+    facts.catch(() => extractions.delete(texts.length))
     return await facts
   }
 }
 
-/** Return the texts that are recorded, as the service takes them, with their metadata. */
+/** Return the texts to record, in sizes that the service accepts, with metadata. */
 export function toRecord(
   identity: Who,
   utterances: readonly Utterance[],
   policy: MemoryPolicy,
 ): Utterance[] {
-  const wanted = utterances.filter((one) => isWanted(policy, identity, one))
-  return splitUtterances(wanted.map((one) => withMetadata(policy, identity, one)))
+  const recorded = utterances.filter((utterance) => isRecorded(policy, identity, utterance))
+  return splitUtterances(recorded.map((utterance) => withMetadata(policy, identity, utterance)))
 }
 
-/** More texts than one event takes become several events, and so do texts of other metadata. */
+/**
+ * Return the texts of turns as events; `began` has the start times of the turns.
+ *
+ * An event has texts with equal metadata, at most MAX_UTTERANCES.
+ */
 export function eventsOf(
   identity: Who,
   texts: readonly Utterance[],
@@ -292,11 +300,11 @@ export function eventsOf(
   of: MemoryCollection,
 ): MemoryEvent[] {
   const parts: Utterance[][] = []
-  for (const one of texts) {
+  for (const text of texts) {
     const part = parts.at(-1)
     const isFull = !part || part.length === MAX_UTTERANCES
-    if (isFull || !isDeepStrictEqual(part[0]![2], one[2])) parts.push([one])
-    else part.push(one)
+    if (isFull || !isDeepStrictEqual(part[0]![2], text[2])) parts.push([text])
+    else part.push(text)
   }
   return parts.map((utterances) => {
     const metadata = utterances[0]![2] ?? {}
@@ -311,11 +319,11 @@ function isDue(policy: MemoryPolicy, name: string, identity: Who, turns: Turns):
     return policy.isDue(name, identity, turns)
   } catch (error) {
     log('WARNING', `turns are recorded now: own_memory failed: ${describe(error)}`)
-    return true // of the owner; nothing is lost
+    return true // owner's code; no turn is lost
   }
 }
 
-function isWanted(policy: MemoryPolicy, identity: Who, utterance: Utterance): boolean {
+function isRecorded(policy: MemoryPolicy, identity: Who, utterance: Utterance): boolean {
   try {
     return policy.isRecorded(identity, utterance)
   } catch (error) {

@@ -1,4 +1,4 @@
-// Background work: in order within a session, retried until it succeeds, and bounded.
+// A queue of background work: ordered within a session, with retries and limits.
 
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -9,28 +9,28 @@ import { describe, log } from '../log.ts'
 import { bounded, describeFailure, MemoryRefused, MemoryUnavailable } from './base.ts'
 import type { Who } from './namespaces.ts'
 
-export const [MAX_TURNS, MAX_BYTES] = [1000, 16_777_216] // of an actor that may wait
-const MAX_LOAD = 4 // backlogs of that size that may wait in all
-const [JOBS, SHARE] = [16, 8] // at once in all; at most for an actor, and for lanes that failed
-const BACKLOG = 50 // waiting turns that the log reports, and then each doubling
+export const [MAX_TURNS, MAX_BYTES] = [1000, 16_777_216] // backlog per actor
+const MAX_LOAD = 4 // total backlog, in multiples of an actor's
+const [JOBS, SHARE] = [16, 8] // concurrent jobs: in total; per actor, and for all failed lanes
+const BACKLOG = 50 // number of waiting turns at which the log warns, and again at each doubling
 const MAX_WORK = 600_000 // milliseconds for all attempts
 
-// How work is retried: while the process runs, and when it ends. In milliseconds.
+// Options of retries while the process runs, and while it ends. In milliseconds.
 const RUNNING = { minTimeout: 500, maxTimeout: 30_000, unref: true }
 const CLOSING = { minTimeout: 200, factor: 1 }
 const [MAX_ATTEMPT, CLOSING_ATTEMPT] = [30_000, 2000]
-const THREE_TIMES = { retries: 2, minTimeout: 500, factor: 4 }
-/** Runs a function outside of the context of a turn. */
-export const OUTSIDE = AsyncLocalStorage.snapshot()
+const THREE_ATTEMPTS = { retries: 2, minTimeout: 500, factor: 4 }
+/** Runs a function outside the context of a turn. */
+export const outsideTurn = AsyncLocalStorage.snapshot()
 
-/** What a turn left to do; `size` is its bytes of text. Those of a group belong together. */
-export interface Waiting<T> {
-  readonly what: T
+/** An item of background work; `size` is in bytes. Items of a group belong together. */
+export interface QueueItem<T> {
+  readonly payload: T
   readonly size: number
   readonly group?: object
 }
 
-/** What is tried as a whole; after `stop` is aborted another attempt may run. */
+/** A job for `turns` turns, attempted as a whole. After `stop` aborts, another attempt may run. */
 export interface Work {
   readonly attempt: (stop: AbortSignal) => Promise<unknown>
   readonly turns: number
@@ -39,25 +39,25 @@ export interface Work {
 /** The work of one session, which runs in order. */
 class Lane<T> {
   readonly actor: string
-  readonly waiting: (Waiting<T> & { readonly number: number })[] = []
-  work: Work | null = null // the job that is attempted
+  readonly waiting: (QueueItem<T> & { readonly number: number })[] = []
+  work: Work | null = null // the current job
   workSize = 0
-  began = 0 // its first attempt
-  why = '' // of its last failure
+  began = 0 // the time of its first attempt
+  reason = '' // of its last failure
   hasFailed = false
-  patience = CLOSING_ATTEMPT // for an attempt while the process ends
+  patience = CLOSING_ATTEMPT // time limit of an attempt while the process ends
   task: Promise<void> | null = null
 
   constructor(actor: string) {
     this.actor = actor
   }
 
-  /** The turns that wait, and those of the job. */
+  /** The number of waiting turns and turns of the job. */
   get turns(): number {
     return this.waiting.length + (this.work?.turns ?? 0)
   }
 
-  /** The bytes of these turns. */
+  /** The size of these turns in bytes. */
   get size(): number {
     return this.waiting.reduce((sum, { size }) => sum + size, this.workSize)
   }
@@ -68,14 +68,14 @@ type AnyLane = Pick<Lane<unknown>, 'actor' | 'hasFailed'>
 /**
  * Admits attempts, first come, first served.
  *
- * Half of the slots are out of reach for one actor, and for lanes that failed: a failure delays
- * nobody else.
+ * An actor gets at most half of the slots, and so do all failed lanes: a failure does not delay
+ * other actors.
  */
 class Slots {
   readonly #queue = new Map<AnyLane, () => void>()
   readonly #running = new Set<AnyLane>()
 
-  /** Do the work of a lane in a slot. Throws MemoryUnavailable when `stop` is aborted first. */
+  /** Do a lane's work in a slot. Throws MemoryUnavailable if `stop` aborts before it starts. */
   async run(lane: AnyLane, stop: AbortSignal, work: () => Promise<void>): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>()
     this.#queue.set(lane, resolve)
@@ -108,74 +108,74 @@ class Slots {
 }
 
 /**
- * Runs jobs in the background: those of a session in order, several sessions at once.
+ * Runs jobs in the background: in order within a session, several sessions at once.
  *
- * No turn waits for it or fails by it.
+ * Callers do not wait, and get no errors.
  */
 export class RetryQueue<T> {
   readonly name: string
-  readonly #take: (waiting: Waiting<T>[]) => Work
+  readonly #take: (waiting: QueueItem<T>[]) => Work
   readonly #lanes = new Map<string, Lane<T>>()
   readonly #slots = new Slots()
   readonly #closing = new AbortController() // ends pauses
-  readonly #late = new AbortController() // ends the attempts that ran when the closing began
+  readonly #late = new AbortController() // ends attempts that started before `close`
   readonly #closed = new AbortController() // ends everything
-  #reported = BACKLOG / 2 // waiting turns
+  #reported = BACKLOG / 2 // waiting turns in the last report
   #number = 0 // of the last item
 
-  /** `take` makes work of the first that waits in a session, and of more; it removes them. */
-  constructor(name: string, take: (waiting: Waiting<T>[]) => Work) {
+  /** Create a queue; `take` removes waiting items of a session and turns them into a job. */
+  constructor(name: string, take: (waiting: QueueItem<T>[]) => Work) {
     this.name = name
     this.#take = take
   }
 
-  /** How many turns are not done yet. */
+  /** The number of unfinished turns. */
   get turns(): number {
     return [...this.#lanes.values()].reduce((sum, lane) => sum + lane.turns, 0)
   }
 
-  /** Whether something is still to be done. */
+  /** Whether some work is unfinished. */
   get isWaiting(): boolean {
     return this.#lanes.size > 0
   }
 
-  /** Add work to the lane of a session, and begin. */
-  put(who: Who, ...items: readonly Waiting<T>[]): void {
-    if (this.#closed.signal.aborted) return this.#lose(items.length, 'the process ends')
-    const key = JSON.stringify([who.actor, who.sessionId])
-    const lane = this.#lanes.get(key) ?? new Lane<T>(who.actor)
+  /** Add items to the lane of a session, and start the lane. */
+  put(identity: Who, ...items: readonly QueueItem<T>[]): void {
+    if (this.#closed.signal.aborted) return this.#reportLost(items.length, 'the process ends')
+    const key = JSON.stringify([identity.actor, identity.sessionId])
+    const lane = this.#lanes.get(key) ?? new Lane<T>(identity.actor)
     this.#lanes.set(key, lane)
     lane.waiting.push(...items.map((item) => ({ ...item, number: this.#number++ })))
-    this.#lose(this.#drop(who.actor), 'too many wait')
-    // Not in the context of a turn, which would keep its session in memory.
-    lane.task ??= OUTSIDE(() => this.#run(key, lane))
+    this.#reportLost(this.#drop(identity.actor), 'the queue is full')
+    // Outside the turn's context, which would keep its session in memory.
+    lane.task ??= outsideTurn(() => this.#run(key, lane))
     const { turns } = this
     if (turns < 2 * this.#reported) return
     this.#reported = turns
     log('WARNING', `${this.name}: ${turns} turns wait to be recorded`)
   }
 
-  /** Do what waits within this time; what cannot be done is lost, with a line in the log. */
+  /** Finish within `seconds`, without long pauses; the log reports lost turns. */
   async close(seconds: number): Promise<void> {
     this.#closing.abort()
-    const done = new AbortController()
-    const after = (time: number) => sleep(time, null, { signal: done.signal }).catch(() => {})
+    const finished = new AbortController()
+    const after = (time: number) => sleep(time, null, { signal: finished.signal }).catch(() => {})
     void after(CLOSING_ATTEMPT).then(() => this.#late.abort())
-    let isLate = false
+    let isTimeUp = false
     const end = after(seconds * 1000).then(() => {
-      isLate = true
+      isTimeUp = true
     })
-    while (this.isWaiting && !isLate) await Promise.race([this.#ended(), end])
-    done.abort()
+    while (this.isWaiting && !isTimeUp) await Promise.race([this.#ended(), end])
+    finished.abort()
     const lost = new Map<string, number>()
     for (const lane of this.#lanes.values()) {
-      const why = lane.why || 'the process ends'
-      lost.set(why, (lost.get(why) ?? 0) + lane.turns)
+      const reason = lane.reason || 'the process ends'
+      lost.set(reason, (lost.get(reason) ?? 0) + lane.turns)
       lane.waiting.length = 0
     }
     this.#closed.abort()
     await this.#ended()
-    for (const [why, turns] of lost) this.#lose(turns, why)
+    for (const [reason, turns] of lost) this.#reportLost(turns, reason)
   }
 
   async #ended(): Promise<void> {
@@ -184,7 +184,7 @@ export class RetryQueue<T> {
 
   async #run(key: string, lane: Lane<T>): Promise<void> {
     while (lane.waiting.length > 0) {
-      lane.why = ''
+      lane.reason = ''
       lane.began = performance.now()
       await this.#do(lane)
       lane.work = null
@@ -215,13 +215,13 @@ export class RetryQueue<T> {
           randomize: true,
           onFailedAttempt: ({ error }) => {
             lane.hasFailed = true
-            lane.why = describeFailure(error)
+            lane.reason = describeFailure(error)
           },
         })
         lane.hasFailed = false
         return
       } catch (error) {
-        if (!signal.aborted) return this.#lose(lane.work?.turns ?? 0, describeFailure(error))
+        if (!signal.aborted) return this.#reportLost(lane.work?.turns ?? 0, describeFailure(error))
       }
     }
   }
@@ -236,55 +236,55 @@ export class RetryQueue<T> {
     }
     const { work } = lane
     const isClosing = this.#closing.signal.aborted
-    const own = new AbortController()
-    // AbortSignal.timeout would keep the attempt in memory until its time is over.
-    const timer = setTimeout(() => own.abort(), isClosing ? lane.patience : MAX_ATTEMPT)
-    const ends = [own.signal, this.#closed.signal]
+    const timeout = new AbortController()
+    // AbortSignal.timeout would keep the attempt in memory until the timeout.
+    const timer = setTimeout(() => timeout.abort(), isClosing ? lane.patience : MAX_ATTEMPT)
+    const ends = [timeout.signal, this.#closed.signal]
     const stop = AbortSignal.any(isClosing ? ends : [...ends, this.#late.signal])
     try {
       await bounded(stop, 'no answer in time', () => work.attempt(stop))
     } catch (error) {
-      if (stop.aborted && this.#closing.signal.aborted) lane.patience *= 2 // slow, maybe not dead
-      // p-retry gives up at a TypeError.
+      if (stop.aborted && this.#closing.signal.aborted) lane.patience *= 2 // slow, not down
+      // p-retry does not retry a TypeError.
       throw error instanceof MemoryUnavailable ? error : new MemoryUnavailable(describe(error))
     } finally {
       clearTimeout(timer)
-      own.abort()
+      timeout.abort()
     }
   }
 
   /**
-   * Drop the oldest items beyond the limits, and return their number.
+   * Drop the oldest items beyond the limits; return the number of dropped items.
    *
-   * Beyond the limit of all, the actor with the largest backlog loses some.
+   * Beyond the total limit, drop items of the actor with the largest backlog.
    */
   #drop(actor: string): number {
     const lanes = Map.groupBy(this.#lanes.values(), (lane) => lane.actor)
-    const own = lanes.get(actor) ?? []
+    const lanesOfActor = lanes.get(actor) ?? []
     let dropped = 0
-    while (loadOf(own) > 1 && dropOldest(own)) dropped++
+    while (loadOf(lanesOfActor) > 1 && dropOldest(lanesOfActor)) dropped++
     while (loadOf([...this.#lanes.values()]) > MAX_LOAD) {
-      const loads = [...lanes.values()].map((some) => ({ some, load: loadOf(some) }))
-      const { some } = loads.reduce((most, one) => (one.load > most.load ? one : most))
-      if (!dropOldest(some)) break
+      const loads = [...lanes.values()].map((group) => ({ group, load: loadOf(group) }))
+      const { group } = loads.reduce((max, next) => (next.load > max.load ? next : max))
+      if (!dropOldest(group)) break
       dropped++
     }
     return dropped
   }
 
-  #lose(turns: number, why: string): void {
-    if (turns > 0) log('ERROR', `${this.name}: turns not recorded: ${turns} (${why})`)
+  #reportLost(turns: number, reason: string): void {
+    if (turns > 0) log('ERROR', `${this.name}: turns not recorded: ${turns} (${reason})`)
   }
 }
 
-/** Return the work of lanes as a part of what an actor may have. */
+/** Return the backlog of lanes, relative to an actor's limit. */
 function loadOf(lanes: readonly Lane<unknown>[]): number {
   const turns = lanes.reduce((sum, lane) => sum + lane.turns, 0)
   const size = lanes.reduce((sum, lane) => sum + lane.size, 0)
   return Math.max(turns / MAX_TURNS, size / MAX_BYTES)
 }
 
-/** Drop the oldest item that waits, if there is one. */
+/** Drop the oldest waiting item; return whether an item was dropped. */
 function dropOldest(lanes: readonly Lane<unknown>[]): boolean {
   const waiting = lanes.map((lane) => lane.waiting).filter(({ length }) => length > 0)
   const [first, ...more] = waiting
@@ -293,16 +293,16 @@ function dropOldest(lanes: readonly Lane<unknown>[]): boolean {
   return true
 }
 
-/** Whether the memory may succeed when it is asked again soon. */
+/** Whether a retry may succeed soon. */
 function isTransient(error: unknown): boolean {
   return error instanceof MemoryUnavailable && error.isTransient
 }
 
-/** Return what `work` returns, now or after some attempts; throw its last error. */
+/** Return the result of `work`, with retries. Throws the last error. */
 export async function withRetries<T>(
   work: () => Promise<T>,
   isRetried: (error: unknown) => boolean = isTransient,
-  options: Options = THREE_TIMES,
+  options: Options = THREE_ATTEMPTS,
 ): Promise<T> {
   return await pRetry(work, { ...options, shouldRetry: ({ error }) => isRetried(error) })
 }

@@ -9,7 +9,7 @@ export const MEMORY_SETTINGS = {
   recallTimeoutSeconds: integer(2, 1, 60),
   recallOverfetch: integer(4, 1, 100),
   addMemoryTool: integer(0, 0, 1),
-  // AgentCore Memory allows no other values of a namespace variable.
+  // The values that AgentCore Memory allows for a namespace variable.
   projectId: string(PROJECT_ID, `a text like ${PROJECT_ID}`, null),
 }
 

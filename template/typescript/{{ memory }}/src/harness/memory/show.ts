@@ -1,46 +1,46 @@
-// Shows memories and the owner's notice to the model calls of a turn.
+// Select the memories and the owner's notice for each model call of a turn.
 
 import { isBlank } from '../contract.ts'
 import { log } from '../log.ts'
 import { describeFailure } from './base.ts'
 import type { Hit, InjectionContext } from './hits.ts'
-import type { MemoryTurn, Shown } from './recall.ts'
+import type { MemoryTurn, Injection } from './recall.ts'
 
 type Search = (query: string) => Promise<readonly Hit[]>
 
 /**
- * Return what the next model call of a turn is shown. It does not throw.
+ * Return the memories and the notice for the next model call of a turn. Never throws.
  *
- * `said` is the text of the model's last step in this turn.
+ * `said` is the text of the model's previous step in this turn.
  */
 export async function show(
   turn: MemoryTurn,
   call: { prompt: string; said: string; messages: readonly unknown[] },
   search: Search,
-): Promise<Shown> {
+): Promise<Injection> {
   turn.calls += 1
   const context: InjectionContext = { ...call, who: turn.identity, number: turn.calls }
   let hits: readonly Hit[] = []
   const texts: string[] = []
-  let more = ''
+  let notice = ''
   try {
-    const found = await foundFor(turn, context, search)
+    const found = await searchOnce(turn, context, search)
     if (found.length > 0) texts.push(String(turn.policy.formatMemories(found)))
     hits = found
   } catch (error) {
     log('WARNING', `no memories are shown: own_memory failed: ${describeFailure(error)}`)
   }
   try {
-    more = String(turn.policy.notice(context) ?? '')
-    texts.push(more)
+    notice = String(turn.policy.notice(context) ?? '')
+    texts.push(notice)
   } catch (error) {
     log('WARNING', `no notice is shown: own_memory failed: ${describeFailure(error)}`)
   }
-  const text = texts.filter((shown) => !isBlank(shown)).join('\n\n')
-  return turn.show({ hits, text, notice: more })
+  const text = texts.filter((part) => !isBlank(part)).join('\n\n')
+  return turn.show({ hits, text, notice })
 }
 
-async function foundFor(
+async function searchOnce(
   turn: MemoryTurn,
   context: InjectionContext,
   search: Search,
@@ -49,10 +49,10 @@ async function foundFor(
   if (!policy.isShown(context)) return []
   let found = policy.searchesEachCall ? null : turn.first
   if (!found) {
-    const wanted = policy.query(context)
-    if (isBlank(wanted)) return []
-    found = search(wanted)
-    // Another model call of the turn may wait for it, too.
+    const query = policy.query(context)
+    if (isBlank(query)) return []
+    found = search(query)
+    // Later model calls of the turn await the same search.
     if (!policy.searchesEachCall) turn.first = found
   }
   return (await found).slice(0, policy.maxEntries ?? undefined)

@@ -1,4 +1,4 @@
-// The parts of a statement in the IAM policy.
+// Build the statements of an IAM policy.
 
 import { variableOf } from '../collections/secrets.ts'
 
@@ -12,12 +12,12 @@ interface Statement {
 }
 export type Named = [name: string, statement: Statement][]
 
-/** A statement that allows actions of a service. */
+/** Return a statement that allows actions of a service. */
 export function allow(service: string, verbs: string[], resource: string): Statement {
   return { Action: verbs.map((verb) => `${service}:${verb}`), Resource: [resource] }
 }
 
-/** The variable that stands for the value of a secret. */
+/** Return the policy variable that stands for the value of a secret. */
 export function variable(reference = ''): string {
   const name = reference.startsWith('env:')
     ? reference.slice(4).replace(/[^A-Za-z0-9_]+/g, '_')

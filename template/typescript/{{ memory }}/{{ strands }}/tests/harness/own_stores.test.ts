@@ -1,4 +1,4 @@
-// The owner's stores: searched in time, and given only committed turns, once each.
+// Your own stores: searches have a time limit, and only committed turns are written.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -13,7 +13,7 @@ import { Clock } from './clock.ts'
 
 const MESSAGES: MessageData[] = [{ role: 'user', content: [{ text: 'Hello!' }] }]
 
-test('a store of the owner is searched in time', async (context) => {
+test('a search of an own store has a time limit', async (context) => {
   const log = captureLog(context)
   const clock = new Clock(context)
   let searches = 0
@@ -29,7 +29,7 @@ test('a store of the owner is searched in time', async (context) => {
   assert.match(log.join('\n'), /nothing recalled from store slow: no answer within 1 s/)
 })
 
-/** Keeps messages in a list while it is not down. */
+/** Stores messages in a list unless it is down. */
 class OwnStore implements MemoryStore {
   readonly name = 'own'
   readonly writable = true
@@ -52,7 +52,7 @@ class OwnStore implements MemoryStore {
   }
 }
 
-test('a store of the owner gets a turn again until it succeeds', async () => {
+test('recording in an own store is retried until it succeeds', async () => {
   const own = new OwnStore()
   const store = new GuardedStore(own, 1)
   const recorder = new Recorder([])
@@ -65,18 +65,18 @@ test('a store of the owner gets a turn again until it succeeds', async () => {
   assert.deepEqual(own.received, [MESSAGES])
 })
 
-test('a store of the owner that is late does not get a turn twice', async () => {
+test('a late own store does not get a turn twice', async () => {
   const own = new OwnStore()
   const record = new GuardedStore(own, 1).recording(MESSAGES, new OfflineModel())
   await Promise.all([record(), record()])
   assert.deepEqual(own.received, [MESSAGES])
 })
 
-test('the SDK does not write to a store of the owner, as it would in failed turns, too', () => {
+test('the SDK cannot write to an own store', () => {
   assert.equal(new GuardedStore(new OwnStore(), 1).writable, false)
 })
 
-test('a text for a store of the owner is kept until the turn commits', async () => {
+test('a text for an own store waits for the commit', async () => {
   const own = new OwnStore()
   const remembered: unknown[] = []
   const store = new GuardedStore(own, 1, (text, { stores }) => remembered.push([text, stores]))

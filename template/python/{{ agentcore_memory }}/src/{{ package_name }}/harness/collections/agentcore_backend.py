@@ -1,4 +1,4 @@
-"""Long-term memory in AgentCore Memory: the fields of its collection."""
+"""The collection fields of AgentCore Memory."""
 
 from typing import Annotated, Literal
 
@@ -8,7 +8,7 @@ from .fields import INTEGRAL, Reference, Region, SecretRef, Strict, matches, mis
 from .memory_backend import PLACEHOLDERS, RetrievalConfig, check_retrieval
 from .reader import Document, Findings
 
-# The id of a memory looks like a path, and is no reference to a secret.
+# A memory's id looks like a path, but is not a reference to a secret.
 MemoryReference = Annotated[
     Reference,
     matches("(?![A-Za-z][A-Za-z0-9_-]{0,99}-[A-Za-z0-9]{10}$).*", "a reference, not a memory's id"),
@@ -23,19 +23,19 @@ class AgentCoreConfig(Strict):
     batch_size: Annotated[int, INTEGRAL, Field(ge=1, le=100)] = 1
 
     def secret_refs(self) -> list[SecretRef]:
-        """Return the references that are read before the collection is used."""
+        """Return the secrets to read before the collection is used."""
         reference, path = self.memory_id_secret, ("backend", "memory_id_secret")
         return [SecretRef(reference, path=path)] if reference else []
 
     def findings(self, document: Document, status: str, lifetime: str) -> Findings:
-        """Check what concerns more than one field."""
+        """Check the rules that span several fields."""
         if self.memory_id_secret is None:
             yield from missing_address(document, "memory_id_secret", status)
         if lifetime == "session":
             message = "agentcore_memory does not store lifetime session: use valkey or s3."
             yield document.finding("AML-E043", message, "backend", "type")
         if self.batch_size > 1:
-            message = f"With batch_size {self.batch_size}, a killed process loses unsent messages."
+            message = f"With batch_size {self.batch_size}, a killed process loses unsent turns."
             yield document.finding("AML-W225", message, "backend", "batch_size")
         if self.retrieval_config is None:
             message = "backend.retrieval_config is missing: the memory's own namespaces apply."

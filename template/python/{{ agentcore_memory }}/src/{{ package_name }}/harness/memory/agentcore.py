@@ -1,4 +1,4 @@
-"""A memory of Amazon Bedrock AgentCore: its calls and answers."""
+"""A memory in Amazon Bedrock AgentCore: its API calls."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ from .namespaces import Namespace, event_session
 from .retry_queue import with_retries
 from .strategies import are_whole, of_strategies, written_templates
 
-PAGE = 100  # the most that the service returns, or takes, at once
+PAGE = 100  # maximum number of items per request or reply
 
 
 class AgentCoreClients(Clients):
@@ -23,8 +23,8 @@ class AgentCoreClients(Clients):
 
 
 def filters(metadata: Metadata) -> dict[str, Any]:
-    """Return the part of the search criteria for records that have this metadata."""
-    found = [
+    """Return the search criteria that select records with this metadata."""
+    conditions = [
         {
             "left": {"metadataKey": key},
             "operator": "EQUALS_TO",
@@ -32,17 +32,17 @@ def filters(metadata: Metadata) -> dict[str, Any]:
         }
         for key, value in metadata.items()
     ]
-    return {"metadataFilters": found} if found else {}
+    return {"metadataFilters": conditions} if conditions else {}
 
 
 class AgentCore:
-    """The memory whose id a secret holds; the adapter adds the search of its framework.
+    """An AgentCore memory; its id is in a secret. The adapter adds the framework's search.
 
     All memories of a process share `clients`.
     """
 
     after_erasure = (
-        "records of the last turns may still be extracted: run this again in some minutes"
+        "records of the last turns may still be extracted: run this again in a few minutes"
     )
 
     def __init__(self, config: AgentCoreConfig, secrets: Secrets, clients: Clients) -> None:
@@ -56,7 +56,8 @@ class AgentCore:
         return await secret_of(self.secrets, self.ref)
 
     async def writes_to(self) -> str:
-        return f"{self.region} {(await self.memory_id()).rpartition('/')[2]}"  # of an ARN
+        # Without the prefix of an ARN.
+        return f"{self.region} {(await self.memory_id()).rpartition('/')[2]}"
 
     async def warm_up(self, collection: MemoryCollection) -> None:
         calls: list[Call] = ["record"] if collection.is_writable else []
@@ -70,39 +71,43 @@ class AgentCore:
             return declared
         memory = await self.describe()
         if declared is None:
-            required = "{actorId}" if collection.lifetime == "user" else ""  # not of two actors
-            templates = [one for one in written_templates(memory) if required in one]
+            required = (
+                "{actorId}" if collection.lifetime == "user" else ""
+            )  # never shared between actors
+            templates = [name for name in written_templates(memory) if required in name]
             return {template: NamespaceConfig() for template in templates}
         items = declared.items()
-        found = {path: config for name, config in items for path in of_strategies(name, memory)}
-        if not found:
+        paths = {path: config for name, config in items for path in of_strategies(name, memory)}
+        if not paths:
             raise MemoryUnavailable("no strategy of the memory writes to them")
-        return found
+        return paths
 
     async def templates(self, collection: MemoryCollection) -> list[str]:
         memory = await with_retries(self.describe)
         declared = collection.namespaces or {}
-        found = [path for name in declared for path in of_strategies(name, memory)]
-        return [*found, *written_templates(memory)]  # also those that are not read
+        paths = [path for name in declared for path in of_strategies(name, memory)]
+        return [*paths, *written_templates(memory)]  # including namespaces that turns do not search
 
     async def create_event(self, event: Event) -> None:
         payload = [
             {"conversational": {"role": role, "content": {"text": text}}}
             for role, text, *_ in event.utterances
         ]
-        given: dict[str, Any] = {"payload": payload, "eventTimestamp": event.at}
-        given |= {"actorId": event.who.actor, "sessionId": event_session(event.who.session_id)}
-        if event.project_id is not None:  # the service allows keys in lower case only
-            given["extractionConfig"] = {"namespaceVariables": {"projectid": event.project_id}}
+        fields: dict[str, Any] = {"payload": payload, "eventTimestamp": event.at}
+        identity = event.identity
+        fields |= {"actorId": identity.actor, "sessionId": event_session(identity.session_id)}
+        if event.project_id is not None:  # the service requires lower-case keys
+            fields["extractionConfig"] = {"namespaceVariables": {"projectid": event.project_id}}
         if event.metadata:
-            given["metadata"] = {key: {"stringValue": text} for key, text in event.metadata.items()}
-        await self.call("record", "create_event", clientToken=event.token, **given)
+            metadata = {key: {"stringValue": text} for key, text in event.metadata.items()}
+            fields["metadata"] = metadata
+        await self.call("record", "create_event", clientToken=event.token, **fields)
 
     async def describe(self) -> dict[str, Any]:
-        """Return the resource as GetMemory does; answers are cached, even late ones."""
+        """Return the memory resource from GetMemory. Caches replies, including late replies."""
         if self._description is not None:
             return self._description
-        name = (await self.memory_id()).rpartition("/")[2]  # the control plane accepts no ARN
+        name = (await self.memory_id()).rpartition("/")[2]  # the control plane does not accept ARNs
 
         def get(client: Any) -> dict[str, Any]:
             memory: dict[str, Any] = client.get_memory(memoryId=name)["memory"]
@@ -116,14 +121,14 @@ class AgentCore:
         return [session["sessionId"] async for page in pages for session in page]
 
     async def events(self, actor: str, session: str) -> AsyncIterator[list[str]]:
-        given = {"actorId": actor, "sessionId": session, "includePayloads": False}
-        async for page in self._pages("list_events", "events", **given):
+        fields = {"actorId": actor, "sessionId": session, "includePayloads": False}
+        async for page in self._pages("list_events", "events", **fields):
             yield [event["eventId"] for event in page]
 
     async def delete_event(self, actor: str, session: str, event: str) -> None:
-        given = {"actorId": actor, "sessionId": session, "eventId": event}
+        fields = {"actorId": actor, "sessionId": session, "eventId": event}
         try:
-            await with_retries(partial(self.call, "record", "delete_event", **given))
+            await with_retries(partial(self.call, "record", "delete_event", **fields))
         except MemoryUnavailable as error:
             if error.code != "ResourceNotFoundException":
                 raise
@@ -144,19 +149,19 @@ class AgentCore:
         return [record["memoryRecordId"] for record in deleted]
 
     async def _pages(
-        self, operation: str, key: str, **given: Any
+        self, operation: str, key: str, **fields: Any
     ) -> AsyncIterator[list[dict[str, Any]]]:
-        given["maxResults"] = PAGE
+        fields["maxResults"] = PAGE
         while True:
-            reply = await with_retries(partial(self.call, "record", operation, **given))
+            reply = await with_retries(partial(self.call, "record", operation, **fields))
             yield reply[key]
             if not reply.get("nextToken"):
                 return
-            given["nextToken"] = reply["nextToken"]
+            fields["nextToken"] = reply["nextToken"]
 
-    async def call(self, call: Call, operation: str, **given: Any) -> Any:
-        """Call an operation within its time limit. Raises MemoryUnavailable."""
+    async def call(self, call: Call, operation: str, **fields: Any) -> Any:
+        """Call an operation within a time limit. Raises MemoryUnavailable."""
         id = await self.memory_id()
         return await self.clients.run(
-            call, self.region, lambda client: getattr(client, operation)(memoryId=id, **given)
+            call, self.region, lambda client: getattr(client, operation)(memoryId=id, **fields)
         )

@@ -1,4 +1,4 @@
-"""The checks of memories in AgentCore Memory."""
+"""Compare AgentCore memories with their collection files."""
 
 from typing import Any
 
@@ -15,36 +15,36 @@ CONFIG = ("backend", "retrieval_config")
 async def check_agentcore(
     collection: MemoryCollection, document: Document, project_id: str | None
 ) -> Findings:
-    """Return where a memory does not match the file of its collection. Calls the service."""
+    """Return the differences between a memory and its collection file. Calls AWS."""
     assert isinstance(collection.memory, AgentCore)
-    where = ("backend", "memory_id_secret")
+    path = ("backend", "memory_id_secret")
     resource = await collection.memory.describe()
     if resource["status"] != "ACTIVE":
-        message = f"The memory is {resource['status']}, and cannot be used until it is ACTIVE."
-        return [document.finding("AML-W243", message, *where)]
-    found = _check_metadata(collection, resource, document)
+        message = f"The memory is {resource['status']}: wait until it is ACTIVE."
+        return [document.finding("AML-W243", message, *path)]
+    findings = _check_metadata(collection, resource, document)
     strategies = resource.get("strategies", [])
     if not all(written_templates({"strategies": [strategy]}) for strategy in strategies):
-        return found  # a strategy that writes to namespaces of its own choice
+        return findings  # a strategy without templates chooses its namespaces
     written = written_templates(resource)
     if collection.namespaces is None:
         if collection.lifetime != "user" or "{actorId}" in " ".join(written):
             return []
-        message = "No strategy of the memory writes for each {actorId}: add one."
+        message = "No strategy of the memory has {actorId} in its namespaces: add such a strategy."
         return [document.finding("AML-W246", message, *CONFIG)]
     has_key = any(key["key"] == "projectid" for key in resource.get("namespaceKeys", []))
     for template in collection.namespaces:
-        asked = template.replace("{projectId}", project_id or "{projectId}")
-        filled = of_strategies(asked, resource)
-        if any(is_written(path, pattern) for path in filled for pattern in written):
+        requested = template.replace("{projectId}", project_id or "{projectId}")
+        paths = of_strategies(requested, resource)
+        if any(is_written(path, pattern) for path in paths for pattern in written):
             continue
         if "{projectId}" in template and not has_key:
-            id, message = "AML-W245", "add the namespace key projectid to the memory"
+            id, hint = "AML-W245", "add the namespace key projectid to the memory"
         else:
-            id, message = "AML-W244", f"they write to {', '.join(written) or 'nothing'}"
-        message = f"No strategy of the memory writes to {template}: {message}."
-        found.append(document.finding(id, message, *CONFIG, template))
-    return found
+            id, hint = "AML-W244", f"they write to {', '.join(written) or 'no namespace'}"
+        message = f"No strategy of the memory writes to {template}: {hint}."
+        findings.append(document.finding(id, message, *CONFIG, template))
+    return findings
 
 
 def _check_metadata(
@@ -54,7 +54,7 @@ def _check_metadata(
     return [
         document.finding(
             "AML-W249",
-            f"The memory does not index {key}: add it to the indexed keys, or no search finds it.",
+            f"The memory does not index {key}: add it to the indexed keys to filter by it.",
             *(*CONFIG, template, "metadata"),
         )
         for template, config in (collection.namespaces or {}).items()

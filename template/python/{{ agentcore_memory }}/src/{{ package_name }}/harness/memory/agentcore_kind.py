@@ -1,4 +1,4 @@
-"""AgentCore Memory as a kind of long-term memory, and its statements in the IAM policy."""
+"""AgentCore Memory as a kind of long-term memory, and its IAM statements."""
 
 from ..collections.agentcore_backend import AgentCoreConfig
 from ..collections.check import Project
@@ -14,7 +14,7 @@ from .strategies import are_whole
 
 
 class AgentCoreKind:
-    """Memories in AgentCore Memory. What a process needs of the SDKs is loaded when it is used."""
+    """Memories in AgentCore Memory. SDK modules are imported on first use."""
 
     def __init__(self, settings: MemorySettings, secrets: Secrets) -> None:
         from .agentcore_search import AgentCoreClients
@@ -22,7 +22,7 @@ class AgentCoreKind:
         self._clients, self._secrets = AgentCoreClients(settings), secrets
 
     def open(self, collection: Collection) -> Memory:
-        """Return the memory of a collection, without a call."""
+        """Return the memory of a collection, without network calls."""
         from .agentcore_search import AgentCoreMemory
 
         assert isinstance(collection.backend, AgentCoreConfig)
@@ -31,25 +31,25 @@ class AgentCoreKind:
     async def check(
         self, collection: MemoryCollection, document: Document, project_id: str | None
     ) -> list[Finding]:
-        """Return where a resource does not match the file. Raises MemoryUnavailable."""
+        """Return differences between a resource and its file. Raises MemoryUnavailable."""
         from .agentcore_check import check_agentcore
 
         return await check_agentcore(collection, document, project_id)
 
     @staticmethod
     def statements(project: Project, collection: Collection, arn: str) -> list[Named]:
-        """Return the statements of a collection by purpose; `arn` is the start of ARNs."""
+        """Return the IAM statements of a collection, by purpose; `arn` is the prefix of ARNs."""
         backend = collection.backend
         assert isinstance(backend, AgentCoreConfig)
         memory = _resource(backend, arn)
-        found = _recall(memory, backend) if collection.collection_id in project.reads else []
+        statements = _recall(memory, backend) if collection.collection_id in project.reads else []
         if project.is_writable(collection):
-            found.append(("Record", allow("bedrock-agentcore", ["CreateEvent"], memory)))
-        return found
+            statements.append(("Record", allow("bedrock-agentcore", ["CreateEvent"], memory)))
+        return statements
 
     @staticmethod
     def erasure_statements(collection: Collection, arn: str) -> list[Named]:
-        """Return what `forget` needs besides these, by purpose."""
+        """Return the additional IAM statements of `forget`, by purpose."""
         backend = collection.backend
         assert isinstance(backend, AgentCoreConfig)
         verbs = ["GetMemory", "ListSessions", "ListEvents", "ListMemoryRecords"]
@@ -65,15 +65,15 @@ def _resource(backend: AgentCoreConfig, arn: str) -> str:
 
 def _recall(memory: str, backend: AgentCoreConfig) -> list[Named]:
     recall = allow("bedrock-agentcore", ["RetrieveMemoryRecords"], memory)
-    found: list[Named] = []
-    if not are_whole(backend.retrieval_config):  # the memory resource lists its strategies
-        found.append(("Describe", allow("bedrock-agentcore", ["GetMemory"], memory)))
+    statements: list[Named] = []
+    if not are_whole(backend.retrieval_config):  # the resource lists its strategies
+        statements.append(("Describe", allow("bedrock-agentcore", ["GetMemory"], memory)))
     if backend.retrieval_config is None:
-        return [*found, ("Recall", recall)]
+        return [*statements, ("Recall", recall)]
     for purpose, is_subtree in (("Recall", False), ("RecallBelow", True)):
         keys = [key for key in backend.retrieval_config if key.endswith("/*") is is_subtree]
         paths = {f"/{PLACEHOLDER.sub('*', key.removesuffix('/*')).strip('/')}/" for key in keys}
-        (name,) = Namespace("", is_subtree).parameter  # each parameter has a condition key
+        (name,) = Namespace("", is_subtree).parameter  # each parameter has its own condition key
         condition = {"StringLike": {f"bedrock-agentcore:{name}": sorted(paths)}}
-        found += [(purpose, recall | {"Condition": condition})] if paths else []
-    return found
+        statements += [(purpose, recall | {"Condition": condition})] if paths else []
+    return statements

@@ -1,4 +1,4 @@
-"""The strategies of an AgentCore memory, and the namespaces to which they write."""
+"""Match namespace templates with the strategies of an AgentCore memory."""
 
 import re
 from collections.abc import Collection
@@ -6,36 +6,36 @@ from typing import Any
 
 from .namespaces import PLACEHOLDER
 
-STRATEGY = "{memoryStrategyId}"  # filled in before the others, from the memory resource
+STRATEGY = "{memoryStrategyId}"  # replaced first, with ids from the memory resource
 
 
 def are_whole(templates: Collection[str] | None) -> bool:
-    """Whether templates can be searched without a description of the memory resource."""
+    """Whether searches by the templates do not need the memory resource."""
     return templates is not None and not any(STRATEGY in template for template in templates)
 
 
 def of_strategies(template: str, memory: dict[str, Any]) -> list[str]:
-    """Return a template once for each strategy of a memory that writes to it.
+    """Return the template filled in for each strategy of a memory that writes to it.
 
-    Without {memoryStrategyId} it is returned as it is.
+    A template without {memoryStrategyId} is returned unchanged.
     """
     if STRATEGY not in template:
         return [template]
-    found = []
+    paths = []
     for strategy in memory.get("strategies", []):
-        filled = template.replace(STRATEGY, strategy["strategyId"])
+        path = template.replace(STRATEGY, strategy["strategyId"])
         written = written_templates({"strategies": [strategy]})
-        if not written or any(is_written(filled, pattern) for pattern in written):
-            found.append(filled)
-    return found
+        if not written or any(is_written(path, pattern) for pattern in written):
+            paths.append(path)
+    return paths
 
 
 def is_written(template: str, written: str) -> bool:
-    """Whether a search by `template` can find records that `written` places."""
-    asked, wrote = (path.strip("/").split("/") for path in (template, written))
-    if asked[-1] == "*":
-        asked, wrote = asked[:-1], wrote[: len(asked) - 1]
-    return len(asked) == len(wrote) and all(map(_can_equal, asked, wrote))
+    """Whether a search by `template` can find records that a strategy writes to `written`."""
+    searched, target = (path.strip("/").split("/") for path in (template, written))
+    if searched[-1] == "*":
+        searched, target = searched[:-1], target[: len(searched) - 1]
+    return len(searched) == len(target) and all(map(_can_equal, searched, target))
 
 
 def _can_equal(segment: str, written: str) -> bool:
@@ -44,10 +44,10 @@ def _can_equal(segment: str, written: str) -> bool:
 
 
 def written_templates(memory: dict[str, Any]) -> list[str]:
-    """Return the templates to which the strategies of a memory write, as the files spell them."""
+    """Return the templates that a memory's strategies write to, with the files' placeholders."""
     return [
         template.replace(STRATEGY, strategy["strategyId"])
-        # The service allows keys in lower case only.
+        # The service requires lower-case keys.
         .replace("{projectid}", "{projectId}")
         for strategy in memory.get("strategies", [])
         for part in _writing_parts(strategy)
@@ -56,7 +56,7 @@ def written_templates(memory: dict[str, Any]) -> list[str]:
 
 
 def _writing_parts(strategy: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return a strategy and its reflection, which has namespaces of its own."""
+    """Return a strategy and its reflection, which has separate namespaces."""
     reflection = strategy.get("configuration", {}).get("reflection", {})
     override = reflection.get("customReflectionConfiguration", {}).get("episodicReflectionOverride")
     return [strategy, reflection.get("episodicReflectionConfiguration") or override or {}]

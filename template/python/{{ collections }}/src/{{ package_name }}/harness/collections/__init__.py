@@ -1,1 +1,1 @@
-"""Memory collections: the files that declare where an agent keeps its sessions and memories."""
+"""Memory collections: files that declare where an agent stores its sessions and memories."""

@@ -1,4 +1,4 @@
-"""The files that declare collections, and the secrets that these name, as a capability."""
+"""The capability that loads collection files and reads their secrets."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -14,31 +14,31 @@ from .settings import DeclarationSettings
 
 
 class Declarations(Capability):
-    """The collections of the agent. Other capabilities connect to what these declare."""
+    """The agent's collections. Other capabilities connect to the backends that they declare."""
 
     settings: DeclarationSettings
-    reads_secrets = True  # at the start, which `eval` leaves out
+    reads_secrets = True  # at startup; `eval` skips this
 
     def __init__(
         self, settings: DeclarationSettings, before: Sequence[Capability], load: LoadModules
     ) -> None:
         super().__init__(settings, before, load)
         self.agent_id, self.secrets = settings.agent_id, Secrets(settings)
-        self._against = settings.check_against
-        self.is_valid = True  # as far as `check` knows
+        self._baseline = settings.check_against
+        self.is_valid = True  # until `check` finds an error
 
     @cached_property
     def project(self) -> Project:
-        """The project. Raises ValueError if the file of the agent is not valid."""
+        """The project. Raises ValueError if the agent's file is invalid."""
         return load_project(Path(), self.agent_id)
 
     def check(self) -> list[Finding]:
-        findings = check_project(Path(), self.agent_id, self._against)
+        findings = check_project(Path(), self.agent_id, self._baseline)
         self.is_valid = not errors_of(findings)
         return findings
 
     async def open(self, runtime: Runtime) -> None:
-        """Read the secrets that turns will need. Raises AgentError if one is missing."""
+        """Read the secrets that turns need. Raises AgentError if a secret is missing."""
         if self.settings.model == "offline":
             return
         try:

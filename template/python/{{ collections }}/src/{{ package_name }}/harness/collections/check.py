@@ -1,4 +1,4 @@
-"""Checks and loads a project: its collections, its agents and their grants."""
+"""Check and load a project: its collections, agents and grants."""
 
 import re
 from collections.abc import Iterator
@@ -19,9 +19,9 @@ from .versions import check_versions
 
 SENTENCE_END = re.compile("(?<![.!?])[.!?]+(?:[ \t\n]+|$)|[\u3002\uff01\uff1f]+")
 BREADTH = {"none": 0, "session": 1, "project": 2, "user": 3}
-# The fields whose type selects one of several models.
+# Fields whose `type` selects the model.
 UNIONS = {("backend",), ("backend", "transport")}
-# The id and the end of the message about a reference to a collection of this status.
+# By the status of a referenced collection: the finding's id, and the end of its message.
 STATUS = {
     "disabled": ("AML-E102", "disabled: remove it from this list"),
     "draft": ("AML-E103", "a draft: set its status to active first"),
@@ -31,7 +31,7 @@ ABSENT = "collections/{}.collection.md does not exist: add it, or correct the id
 
 
 class File(NamedTuple):
-    """A file of a project and its model; the value is None where the document has errors."""
+    """A project file and its model; `value` is None if the document has errors."""
 
     document: Document
     value: Any
@@ -39,7 +39,7 @@ class File(NamedTuple):
 
 @dataclass(frozen=True)
 class Files:
-    """The files of a project by their names: `helper` for agents/helper.agent.md."""
+    """The project's files by name: `helper` for agents/helper.agent.md."""
 
     collections: dict[str, File]
     agents: dict[str, File]
@@ -62,7 +62,7 @@ class Project:
         return [self.collections[id] for id in ids if id in self.collections]
 
     def session_collections(self) -> list[Collection]:
-        """Return the collections that can store the sessions; `check` accepts at most one."""
+        """Return the collections that can store sessions; `check` accepts at most one."""
         return [collection for collection in self.used() if stores_sessions(collection)]
 
     def is_writable(self, collection: Collection) -> bool:
@@ -71,33 +71,33 @@ class Project:
 
 
 def stores_sessions(collection: Collection) -> bool:
-    """Whether a collection can store sessions: a custom one stores those of any lifetime."""
+    """Whether a collection can store sessions. A custom backend can, with any lifetime."""
     return collection.scope.lifetime == "session" or collection.backend.type == "custom"
 
 
 def check_project(folder: Path, agent_id: str | None, against: str = "") -> list[dict[str, Any]]:
     """Return the findings in a project: errors first, then by file, line and id. Never raises.
 
-    `agent_id` is the agent that runs, by default the only one. `against` is a commit whose versions
-    of collections these have to follow.
+    `agent_id` is the agent that runs; None selects the only agent. `against` is a commit: the
+    versions of the collections are compared with those in it.
     """
     files = _read_files(folder)
-    found = [*_check_folders(folder), *_check_running_agent(files, agent_id)]
+    findings = [*_check_folders(folder), *_check_running_agent(files, agent_id)]
     for kind in (files.collections, files.agents, files.grants):
         for name, file in kind.items():
-            found += file.document.errors
-            found += _check_file(name, file.document, file.value, files) if file.value else []
+            findings += file.document.errors
+            findings += _check_file(name, file.document, file.value, files) if file.value else []
     if against:
         documents = [file.document for file in files.collections.values() if file.value]
-        found += check_versions(folder, documents, against)
+        findings += check_versions(folder, documents, against)
     if project := _project(files, agent_id):
         ids = dict.fromkeys([*project.reads, *project.writes])
         used = [files.collections[id] for id in ids if id in project.collections]
-        found += _check_backends(used)
-        if not errors_of(found):
-            found += _check_environment(used)
+        findings += _check_backends(used)
+        if not errors_of(findings):
+            findings += _check_environment(used)
     order = ("severity", "file", "line", "id", "message")  # "error" sorts before "warning"
-    unique = {tuple(one[name] for name in order): one for one in found}
+    unique = {tuple(item[name] for name in order): item for item in findings}
     return [unique[key] for key in sorted(unique)]
 
 
@@ -108,7 +108,7 @@ def load_project(folder: Path, agent_id: str | None) -> Project:
     """
     project = _project(_read_files(folder), agent_id)
     if project is None:
-        raise ValueError("the project is not valid: run check")
+        raise ValueError("the project is invalid: run `check`")
     return project
 
 
@@ -134,7 +134,7 @@ def _read_files(folder: Path) -> Files:
 def _read_folder(folder: Path, suffix: str, model: type[BaseModel]) -> dict[str, File]:
     files = {}
     for path in sorted(folder.iterdir()) if _is_folder(folder) else []:
-        # Editors and macOS keep files of their own there, such as .#x and ._x.
+        # Editors and macOS store hidden files there, such as .#x and ._x.
         if path.name.endswith(suffix) and not path.name.startswith("."):
             document = read_document(path, f"{folder.name}/{path.name}")
             files[path.name.removesuffix(suffix)] = _validate(document, model)
@@ -171,7 +171,7 @@ def _field_id(type: str) -> str:
 
 
 def _field_path(location: FieldPath, type: str) -> FieldPath:
-    """Return the path of a field in its file: pydantic adds the type that a union has chosen."""
+    """Return the path of a field in its file, without the union types that pydantic inserts."""
     path, is_chosen = FieldPath(), False
     for step in location:
         path = path if is_chosen else (*path, step)
@@ -192,7 +192,7 @@ def _check_running_agent(files: Files, agent_id: str | None) -> Findings:
         message = "The folder agents has no <agent_id>.agent.md: add one."
         yield finding("AML-E131", "agents", 0, message)
     elif agent_id is None and len(files.agents) > 1:
-        message = "The folder agents has several agents: set AGENT_ID to the one that runs here."
+        message = "The folder agents has several agents: set AGENT_ID to the agent to run."
         yield finding("AML-E132", "agents", 0, message)
     elif agent_id is not None and agent_id not in files.agents:
         message = f"AGENT_ID is {agent_id}: correct it, or add agents/{agent_id}.agent.md."
@@ -231,7 +231,7 @@ def _check_collection(document: Document, collection: Collection) -> Findings:
 def _check_agent(name: str, document: Document, agent: Agent, files: Files) -> Findings:
     """Check the references of an agent, each at its list item."""
     lists = {"read": agent.memory.read_collections, "write": agent.memory.write_collections}
-    store, memories = None, dict[SecretRef, str]()
+    store, writers = None, dict[SecretRef, str]()
     references = [*lists["read"], *lists["write"]]
     named = [files.collections[id].value for id in references if id in files.collections]
     of_users = [used for used in named if used and used.scope.lifetime == "user"]
@@ -253,17 +253,17 @@ def _check_agent(name: str, document: Document, agent: Agent, files: Files) -> F
             if stores_sessions(collection):
                 store = store or id
                 if id != store:
-                    message = f"{id} and {store} could both store the sessions: use one of them."
+                    message = f"{id} and {store} could both store the sessions: remove one of them."
                     yield document.finding("AML-E109", message, *path)
                 elif id not in lists["read"]:
                     message = f"Sessions are loaded before turns: add {id} to read_collections too."
                     yield document.finding("AML-E10C", message, *path)
             elif access == "write":
-                is_alone = collection.backend.type == "agentcore_memory"
-                for memory in collection.backend.secret_refs() if is_alone else ():
-                    if memories.setdefault(memory, id) != id:
-                        message = f"{id} and {memories[memory]} write to the same memory: "
-                        yield document.finding("AML-E111", message + "write to one of them.", *path)
+                is_exclusive = collection.backend.type == "agentcore_memory"
+                for memory in collection.backend.secret_refs() if is_exclusive else ():
+                    if writers.setdefault(memory, id) != id:
+                        message = f"{id} and {writers[memory]} write to the same memory: "
+                        yield document.finding("AML-E111", message + "remove one of them.", *path)
                 if collection.scope.lifetime == "project" and private:
                     message = f"Turns recorded in {id} are visible to all users, including quotes "
                     message += f"from {private[0]}: remove {id} from write_collections."
@@ -334,14 +334,14 @@ def _check_backends(used: list[File]) -> Findings:
         if isinstance(collection.backend, OtherConfig):
             type = collection.backend.type
             answer = ANSWERS.get(type, f"session_store={type}")
-            # Without this file, whose backend is the owner's.
+            # -x keeps the owner's backend in this file.
             command = f"uvx copier update --defaults -r :current: -d {answer} -x {document.file}"
             message = f"This project has no code for backend type {type}: run `{command}`."
             yield document.finding("AML-E10D", message, "backend", "type")
 
 
 def _check_environment(used: list[File]) -> Findings:
-    """Look for the secrets of the used collections, without a network."""
+    """Check that the secrets of the used collections are available, without network calls."""
     has_aws = has_aws_credentials()
     for document, collection in used:
         for ref in collection.backend.secret_refs():
@@ -354,10 +354,10 @@ def _check_environment(used: list[File]) -> Findings:
                 continue
             if ref.reference.startswith("env:"):
                 message = f"The variable {variable} is not set: "
-                message += "until it is, `serve` refuses to start with a model."
+                message += "set it, or `serve` refuses to start with a model."
                 yield document.finding("AML-W240", message, *ref.path)
             elif not has_aws:
-                todo = f"set {variable}, or " * bool(variable) + "provide credentials"
+                remedy = f"set {variable}, or " * bool(variable) + "provide credentials"
                 message = f"The secret {ref.reference} cannot be read without AWS credentials: "
-                message += f"{todo}. Until then `serve` refuses to start with a model."
+                message += f"{remedy}. Until then `serve` refuses to start with a model."
                 yield document.finding("AML-W242", message, *ref.path)

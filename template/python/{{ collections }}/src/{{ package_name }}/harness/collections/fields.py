@@ -1,4 +1,4 @@
-"""What several models have in common: types of fields, and references to secrets."""
+"""Field types that several models share, and references to secrets."""
 
 import re
 from collections.abc import Callable
@@ -11,28 +11,30 @@ from pydantic_core import PydanticCustomError
 from .reader import Document, Findings
 
 
-def satisfies(test: Callable[[Any], object], what: str) -> AfterValidator:
-    """Require that a value passes a test; `what` describes those that do."""
+def satisfies(test: Callable[[Any], object], description: str) -> AfterValidator:
+    """Require that a value passes a test; `description` names valid values in the error."""
 
     def check(value: Any) -> Any:
         if not test(value):
-            raise PydanticCustomError("form", "Input should be {what}", {"what": what})
+            raise PydanticCustomError(
+                "form", "Input should be {description}", {"description": description}
+            )
         return value
 
     return AfterValidator(check)
 
 
-def matches(pattern: str, what: str) -> AfterValidator:
-    """Require that a whole text matches a pattern."""
-    return satisfies(re.compile(pattern).fullmatch, what)
+def matches(pattern: str, description: str) -> AfterValidator:
+    """Require that the whole text matches a pattern."""
+    return satisfies(re.compile(pattern).fullmatch, description)
 
 
-# An integer in any notation: in YAML's JSON schema 5.0 is one too.
+# YAML's JSON schema also reads 5.0 as an integer.
 INTEGRAL = BeforeValidator(lambda n: int(n) if isinstance(n, float) and n.is_integer() else n)
 ENV = "env:[A-Za-z_][A-Za-z0-9_]{0,127}"
-# The ARN of a secret or its path, which a URL, host:port and an ARN of something else are not.
+# The ARN or path of a secret, but not a URL, host:port or the ARN of another resource.
 SECRET = '(?=arn:aws[a-z-]*:secretsmanager:|(?!env:|arn:|.*://|[^/#]+:[0-9]+$))[!-"$-~]{1,512}'
-# #key selects a field of a secret that is a JSON object.
+# #key selects a field of a JSON secret.
 KEY = "(#[!-~]{1,128})?"
 Reference = Annotated[
     str, matches(f"({ENV}|{SECRET}){KEY}", "env:NAME, or the ARN or path of a secret")
@@ -43,7 +45,7 @@ Region = Annotated[
 
 
 class Extensible(BaseModel):
-    """A mapping with known and other fields. No field may be null."""
+    """A mapping that accepts unknown fields. No field may be null."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 
@@ -63,9 +65,9 @@ class Strict(Extensible):
 
 @dataclass(frozen=True)
 class SecretRef:
-    """A reference, with the JSON field and the AWS region that a collection adds to it.
+    """A reference to a secret, with the JSON field and the AWS region from the collection.
 
-    `accepts` refuses values that cannot be what is `expected`.
+    `accepts` is false for an invalid value; `expected` describes valid values in the error.
     """
 
     reference: str
@@ -77,7 +79,7 @@ class SecretRef:
 
 
 def missing_address(document: Document, name: str, status: str) -> Findings:
-    """Report that a backend lacks the field with its address."""
+    """Report that the address field of a backend is missing."""
     is_draft = status == "draft"
     hint = "add it before the status leaves draft" if is_draft else "only a draft may omit it"
     message = f"backend.{name} is missing: {hint}."

@@ -1,6 +1,6 @@
 """The fields of collection, agent and grant files: their types, defaults and limits.
 
-Those of a backend are in the module of that backend, rules of more than one file in `check`.
+Each backend's module has its fields; `check` has the rules that span several files.
 """
 
 from datetime import date
@@ -71,16 +71,16 @@ class AgentMemory(Extensible):
 
 
 class State(Strict):
-    """What a model sees of earlier turns, in the words of the agent definition."""
+    """The parts of earlier turns that a model sees; names come from the agent definition."""
 
     session_history: Literal["ephemeral", "session"] = "session"
-    working_state: Literal["ephemeral", "session"] = "session"  # calls of tools and their results
+    working_state: Literal["ephemeral", "session"] = "session"  # tool calls and their results
     scratchpad_visible_to_model: bool = True  # the working state of earlier turns
     max_state_tokens: Annotated[int, INTEGRAL, Field(ge=1, le=1_000_000_000)] | None = None
 
 
 def is_known(name: str, value: object) -> bool:
-    """Whether a field of `state` has a meaning here: other tools may know more."""
+    """Whether this project supports a field of `state`; other tools may define more."""
     try:
         State.model_validate({name: value})
     except ValidationError:

@@ -1,7 +1,7 @@
-"""The front matter of a Markdown file: its values, and the line of each.
+"""Read the front matter of a Markdown file: its values and their line numbers.
 
-Front matter is the text between a first line of --- and the next one. It is YAML 1.2 without the
-features that make a file hard to review.
+Front matter is the text between a first line of --- and the next such line. It is YAML 1.2 without
+the features that make a file hard to review.
 """
 
 import re
@@ -22,7 +22,7 @@ MAX_BYTES = 100_000
 MAX_DEPTH = 32
 MAX_MESSAGE_CHARS = 300
 CONTROL = re.compile("[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
-# Characters that could move a cursor, reverse a text or end a line where findings are printed.
+# Characters that could move the cursor, reverse text or break a line in printed findings.
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 CONSTANTS: dict[str, Any] = dict.fromkeys(("", "~", "null", "Null", "NULL"))
@@ -39,15 +39,15 @@ STARTS = (
     tokens.FlowSequenceStartToken,
 )
 ENDS = (tokens.BlockEndToken, tokens.FlowMappingEndToken, tokens.FlowSequenceEndToken)
-ALIAS = "Anchors and aliases (& and *) are refused: write the value out, or quote it."
-TAG = "Tags such as !!str are refused: put text in quotes."
-# Keys of mappings and indexes of lists, from the top.
+ALIAS = "Anchors and aliases (& and *) are not allowed: write the value out, or quote it."
+TAG = "Tags such as !!str are not allowed: put text in quotes."
+# Mapping keys and list indexes, from the root.
 FieldPath = tuple[str | int, ...]
 Findings = Iterator[dict[str, Any]]
 
 
-class Refused(Exception):
-    """A text that is not read any further."""
+class Rejected(Exception):
+    """Stops reading a file; `finding` holds the arguments of `Document.reject`."""
 
     def __init__(self, id: str, line: int, message: str) -> None:
         super().__init__(id, line, message)
@@ -56,7 +56,7 @@ class Refused(Exception):
 
 @dataclass
 class Document:
-    """The front matter of one file; `data` is None where `errors` is not empty."""
+    """The front matter of a file; `data` is None if `errors` is not empty."""
 
     file: str
     data: dict[str, Any] | None = None
@@ -64,7 +64,7 @@ class Document:
     lines: dict[FieldPath, int] = field(default_factory=lambda: {(): 1})
 
     def line(self, path: FieldPath) -> int:
-        """Return the line of a key or list item; of its parent where it is absent."""
+        """Return the line of a key or list item, or of its parent if it is absent."""
         while path not in self.lines:
             path = path[:-1]
         return self.lines[path]
@@ -73,13 +73,13 @@ class Document:
         """Return a finding about a field."""
         return finding(id, self.file, self.line(path), message)
 
-    def refuse(self, id: str, line: int, message: str) -> None:
-        """Add an error."""
+    def add_error(self, id: str, line: int, message: str) -> None:
+        """Add an error to `errors`."""
         self.errors.append(finding(id, self.file, line, message))
 
 
 def finding(id: str, file: str, line: int, message: str) -> dict[str, Any]:
-    """Return a diagnostic whose texts fit in one line; E or W in its id is the severity."""
+    """Return a diagnostic on one printable line; E or W in its id sets the severity."""
     severity = "error" if id[4] == "E" else "warning"
     text = UNPRINTABLE.sub("\ufffd", message)
     text = text if len(text) <= MAX_MESSAGE_CHARS else text[: MAX_MESSAGE_CHARS - 1] + "…"
@@ -87,7 +87,7 @@ def finding(id: str, file: str, line: int, message: str) -> dict[str, Any]:
 
 
 def read_document(path: Path, file: str) -> Document:
-    """Read the file at `path`, which findings call `file`. Never raises."""
+    """Read the file at `path`; findings show it as `file`. Never raises."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise OSError("not a regular file")
@@ -100,7 +100,7 @@ def read_document(path: Path, file: str) -> Document:
 
 
 def parse_document(content: bytes, file: str) -> Document:
-    """Read the content of a file, which findings call `file`. Never raises."""
+    """Parse the content of a file; findings show it as `file`. Never raises."""
     document = Document(file)
     try:
         text = _front_matter(content)
@@ -109,54 +109,54 @@ def parse_document(content: bytes, file: str) -> Document:
             data = _value(document, YAML(typ="safe", pure=True).compose(text), ())
             if not isinstance(data, dict):
                 message = "The front matter must be a mapping: write lines of `key: value`."
-                raise Refused("AML-E005", 1, message)
+                raise Rejected("AML-E005", 1, message)
             document.data = None if document.errors else data
-    except Refused as error:
-        document.refuse(*error.finding)
+    except Rejected as error:
+        document.add_error(*error.finding)
     except RecursionError:
         message = f"The front matter is nested more than {MAX_DEPTH} levels deep: flatten it."
-        document.refuse("AML-E00D", 1, message)
+        document.add_error("AML-E00D", 1, message)
     except MarkedYAMLError as error:
         line = error.problem_mark.line + 2 if error.problem_mark else 1
-        document.refuse("AML-E002", line, f"Invalid YAML: {error.problem or error.context}.")
-    except Exception as error:  # noqa: BLE001 (the parser raises others, as for "\U00110000")
-        document.refuse("AML-E002", 1, f"Invalid YAML: {type(error).__name__}.")
+        document.add_error("AML-E002", line, f"Invalid YAML: {error.problem or error.context}.")
+    except Exception as error:  # noqa: BLE001 (the parser raises more, as for "\U00110000")
+        document.add_error("AML-E002", 1, f"Invalid YAML: {type(error).__name__}.")
     return document
 
 
 def _front_matter(content: bytes) -> str:
-    """Return the text between the first two lines of ---, which starts in line 2 of the file."""
+    """Return the text between the first two lines of ---; it starts on line 2 of the file."""
     if len(content) > MAX_BYTES:
-        raise Refused("AML-E00C", 1, f"The file is larger than {MAX_BYTES} bytes: shorten it.")
+        raise Rejected("AML-E00C", 1, f"The file is larger than {MAX_BYTES} bytes: shorten it.")
     try:
         text = content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError:
-        raise Refused("AML-E00B", 1, "The file is not UTF-8: save it as UTF-8.") from None
+        raise Rejected("AML-E00B", 1, "The file is not UTF-8: save it as UTF-8.") from None
     match = re.match(r"---[ \t]*\n((?s:.*?\n)??)---[ \t]*(\n|\Z)", text)
     if match is None:
         message = "The front matter is missing: put it at the top of the file, "
-        raise Refused("AML-E001", 1, message + "between two lines of ---.")
-    if refused := CONTROL.search(match[1]):
-        message = "Tabs and control characters are refused: write spaces instead."
-        raise Refused("AML-E0D1", match[1].count("\n", 0, refused.start()) + 2, message)
+        raise Rejected("AML-E001", 1, message + "between two lines of ---.")
+    if control := CONTROL.search(match[1]):
+        message = "Tabs and control characters are not allowed: write spaces instead."
+        raise Rejected("AML-E0D1", match[1].count("\n", 0, control.start()) + 2, message)
     return match[1]
 
 
 def _scan(document: Document, text: str) -> None:
-    """Refuse anchors, aliases and tags, before anything resolves them; and too many levels."""
+    """Reject anchors, aliases and tags before the parser resolves them, and deep nesting."""
     level = 0
     for token in YAML(typ="safe", pure=True).scan(text):
         level += isinstance(token, STARTS) - isinstance(token, ENDS)
-        if level > MAX_DEPTH:  # the scanner's time is quadratic in them
+        if level > MAX_DEPTH:  # the scanner's time is quadratic in the depth
             raise RecursionError
         if isinstance(token, tokens.AliasToken | tokens.AnchorToken):
-            document.refuse("AML-E007", token.start_mark.line + 2, ALIAS)
+            document.add_error("AML-E007", token.start_mark.line + 2, ALIAS)
         elif isinstance(token, tokens.TagToken):
-            document.refuse("AML-E008", token.start_mark.line + 2, TAG)
+            document.add_error("AML-E008", token.start_mark.line + 2, TAG)
 
 
 def _value(document: Document, node: Node | None, path: FieldPath) -> Any:
-    """Return the value of a node, and note the lines of all that it contains."""
+    """Return the value of a node, and store the lines of its descendants."""
     if len(path) >= MAX_DEPTH:
         raise RecursionError
     if isinstance(node, MappingNode):
@@ -180,12 +180,14 @@ def _mapping(document: Document, node: MappingNode, path: FieldPath) -> dict[str
         is_scalar = isinstance(key, ScalarNode)
         name = well_formed(key.value) if is_scalar else ""
         if is_scalar and key.style is None and name == "<<":
-            document.refuse("AML-E009", line, "Merge keys (<<) are refused: write the keys out.")
+            document.add_error(
+                "AML-E009", line, "Merge keys (<<) are not allowed: write the keys out."
+            )
         elif not is_scalar or (key.style is None and not isinstance(scalar(name), str)):
-            document.refuse("AML-E00A", line, "A key is not text: put it in quotes.")
+            document.add_error("AML-E00A", line, "A key is not text: put it in quotes.")
         elif name in values:
             message = f"The key {name} is repeated in its mapping: keep one."
-            document.refuse("AML-E006", line, message)
+            document.add_error("AML-E006", line, message)
         else:
             document.lines[(*path, name)] = line
             values[name] = _value(document, value, (*path, name))
@@ -193,7 +195,7 @@ def _mapping(document: Document, node: MappingNode, path: FieldPath) -> dict[str
 
 
 def scalar(text: str) -> Any:
-    """Return the value of a plain scalar in YAML 1.2: dates, `yes` and `010` are not special."""
+    """Return the value of a plain scalar in YAML 1.2: dates and `yes` are text, `010` is ten."""
     if text in CONSTANTS:
         return CONSTANTS[text]
     if PREFIXED.fullmatch(text):

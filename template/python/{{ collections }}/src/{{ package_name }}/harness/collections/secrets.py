@@ -1,8 +1,8 @@
-"""Secrets by reference, read from the environment or AWS Secrets Manager, and cached.
+"""Read secrets by reference from the environment or AWS Secrets Manager, and cache them.
 
-A reference is `env:NAME`, an ARN or a path. A path is the variable of that name in upper case
-(`secrets/valkey/sessions` is SECRETS_VALKEY_SESSIONS) where it is set, and a secret of AWS
-Secrets Manager otherwise. `#key` selects a field of a secret that is a JSON object.
+A reference is `env:NAME`, an ARN or a path. For a path, the variable of the same name in upper case
+has priority (`secrets/valkey/sessions`: SECRETS_VALKEY_SESSIONS). If it is not set, the path names
+a secret in AWS Secrets Manager. `#key` selects a field of a JSON secret.
 """
 
 import asyncio
@@ -36,16 +36,16 @@ AWS_FILES = {"AWS_SHARED_CREDENTIALS_FILE": "credentials", "AWS_CONFIG_FILE": "c
 
 
 class SecretError(Exception):
-    """A secret that cannot be read; the text names its reference and variable, never a value."""
+    """A secret cannot be read. The message has its reference and variable, never its value."""
 
     def __init__(self, reference: str, reason: str) -> None:
         variable = variable_of(reference)
-        shown = f" (variable {variable})" if variable else ""
-        super().__init__(f"cannot read the secret {reference!r}{shown}: {reason}")
+        suffix = f" (variable {variable})" if variable else ""
+        super().__init__(f"cannot read the secret {reference!r}{suffix}: {reason}")
 
 
 def variable_of(reference: str) -> str:
-    """Return the environment variable that holds a reference's secret; "" for an ARN."""
+    """Return the environment variable that can hold the secret; "" for an ARN."""
     path = reference.partition("#")[0]
     if path.startswith("env:"):
         return path.removeprefix("env:")
@@ -58,9 +58,9 @@ def is_set(variable: str) -> bool:
 
 
 def unset_variables(settings: CoreSettings, collection: Collection) -> list[str]:
-    """Return the variables to set before the offline model uses a collection.
+    """Return the variables to set before the echo model uses a collection.
 
-    Without them its sessions stay in the process. A real model always uses the collection.
+    Until then, its data stays local. With any other model, the collection is always used.
     """
     names = [variable_of(ref.reference) for ref in collection.backend.secret_refs()]
     is_offline = settings.model == "offline"
@@ -68,28 +68,28 @@ def unset_variables(settings: CoreSettings, collection: Collection) -> list[str]
 
 
 def has_aws_credentials() -> bool:
-    """Whether the environment or a file of this user provides AWS credentials."""
+    """Whether the environment or the user's AWS files provide credentials."""
     home = Path("~/.aws").expanduser()
     files = [Path(os.environ.get(name) or home / file) for name, file in AWS_FILES.items()]
     return any(map(os.environ.get, AWS_VARIABLES)) or any(file.is_file() for file in files)
 
 
 class Secrets:
-    """Reads secrets, each once for all callers, and again after `secret_cache_seconds`.
+    """Caches secrets for `secret_cache_seconds`; concurrent callers share a read.
 
-    The last value stays in use while a secret is read again, and when that fails: an outage of AWS
-    Secrets Manager must not stop an agent whose secrets have not changed.
+    The last value stays in use during a refresh, and if the refresh fails: an outage of AWS Secrets
+    Manager must not stop an agent whose secrets have not changed.
     """
 
     def __init__(self, settings: DeclarationSettings) -> None:
         self._seconds, self._prefix = settings.secret_cache_seconds, settings.secrets_prefix
-        self._values: dict[SecretRef, tuple[str, float]] = {}  # and when each expires
+        self._values: dict[SecretRef, tuple[str, float]] = {}  # value, expiry
         self._reads: dict[SecretRef, asyncio.Task[str]] = {}
 
     async def get(self, ref: SecretRef, was_refused: bool = False) -> str:
-        """Return a secret, in bounded time. Raises SecretError.
+        """Return a secret within a time limit. Raises SecretError.
 
-        If its value `was_refused`, it may have been rotated, and is read again first.
+        `was_refused` forces a refresh: the service may have rotated the secret.
         """
         value, expiry = self._values.get(ref, ("", 0.0))
         if monotonic() < expiry and not was_refused:
@@ -106,7 +106,7 @@ class Secrets:
         except SecretError as error:
             if not value:
                 raise
-            log.warning("%s; its last value stays in use", error)
+            log.warning("%s; using its last value", error)
         self._values[ref] = value, monotonic() + self._seconds
         return value
 
@@ -115,22 +115,24 @@ class Secrets:
             return read_variable(ref)
         if ref.reference.startswith("env:"):
             raise SecretError(ref.reference, "the variable is not set")
-        return _value_in(await self._ask_aws(ref), ref)
+        return _value_in(await self._read_from_aws(ref), ref)
 
-    async def _ask_aws(self, ref: SecretRef) -> str:
+    async def _read_from_aws(self, ref: SecretRef) -> str:
         name = ref.reference.partition("#")[0]
         name = name if name.startswith("arn:") else self._prefix + name
         try:
             with anyio.fail_after(AWS_TIMEOUT_SECONDS * AWS_ATTEMPTS):
-                ask = _ask_secrets_manager
-                return await anyio.to_thread.run_sync(ask, name, ref.region, abandon_on_cancel=True)
+                read = _read_secrets_manager
+                return await anyio.to_thread.run_sync(
+                    read, name, ref.region, abandon_on_cancel=True
+                )
         except Exception as error:  # noqa: BLE001 (boto3's errors have no common class)
             reason = f"AWS Secrets Manager failed with {describe(error)}"
             raise SecretError(ref.reference, reason) from None
 
 
 def read_variable(ref: SecretRef) -> str:
-    """Return the secret that the variable of a reference holds. Raises SecretError."""
+    """Return the secret from the reference's environment variable. Raises SecretError."""
     return _value_in(os.environ[variable_of(ref.reference)].strip(), ref)
 
 
@@ -141,14 +143,14 @@ def _value_in(text: str, ref: SecretRef) -> str:
     except (ValueError, TypeError, KeyError):
         value = ""
     if not isinstance(value, str) or not value:
-        reason = f"it has no text in the field {key!r}" if key else "it is empty"
+        reason = f"its field {key!r} has no text" if key else "it is empty"
         raise SecretError(ref.reference, reason)
     if not ref.accepts(value):
         raise SecretError(ref.reference, f"it is not {ref.expected}")
     return value
 
 
-def _ask_secrets_manager(name: str, region: str | None) -> str:
+def _read_secrets_manager(name: str, region: str | None) -> str:
     from boto3.session import Session
     from botocore.config import Config
 

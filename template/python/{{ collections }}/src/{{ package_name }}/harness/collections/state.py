@@ -1,6 +1,6 @@
-"""What a model sees of earlier turns: the section `state` of the agent's file, as a capability.
+"""The capability that applies `state` of the agent file: limits the earlier turns a model sees.
 
-The session keeps all of them: `/retry`, `replace_turn` and the page work as without the section.
+The session still stores every turn: `/retry`, `replace_turn` and the page do not change.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,11 +17,11 @@ from . import adapter
 from .capability import Declarations
 from .models import State
 
-CHARS_PER_TOKEN = 4  # an estimate, as only the vendor of a model can count them
+CHARS_PER_TOKEN = 4  # an estimate: only the model's vendor can count tokens
 
 
 class EarlierTurns(Capability):
-    """Shows the model of each turn what `state` allows."""
+    """Shows the model only the earlier turns that `state` allows."""
 
     def __init__(
         self, settings: CoreSettings, before: Sequence[Capability], load: LoadModules
@@ -42,7 +42,7 @@ def visible(
     without_tools: Callable[[Any], Any],
     size_of: Callable[[Any], int],
 ) -> list[Any]:
-    """Return the messages of this turn, which begins with the last prompt, and of earlier ones."""
+    """Return the visible messages of earlier turns, then this turn from the last prompt on."""
     starts = [at for at, message in enumerate(messages) if is_prompt(message)]
     if not starts:
         return [*messages]
@@ -51,10 +51,10 @@ def visible(
         turns = []
     if state.working_state == "ephemeral" or not state.scratchpad_visible_to_model:
         turns = [[turn[0], without_tools(turn[-1])] for turn in turns]
-    left = inf if state.max_state_tokens is None else state.max_state_tokens
+    remaining = inf if state.max_state_tokens is None else state.max_state_tokens
     for at in reversed(range(len(turns))):
-        left -= -(-sum(map(size_of, turns[at])) // CHARS_PER_TOKEN)
-        if left < 0:
+        remaining -= -(-sum(map(size_of, turns[at])) // CHARS_PER_TOKEN)
+        if remaining < 0:
             turns = turns[at + 1 :]
             break
     earlier = [message for turn in turns for message in turn]

@@ -1,1 +1,1 @@
-"""Facts that a model finds in committed turns, for memories that keep what they are given."""
+"""Extract facts from committed turns with a model, for memories that do not extract records."""

@@ -1,4 +1,4 @@
-"""Extraction of facts, as a capability."""
+"""The capability that extracts facts from turns."""
 
 import json
 import logging
@@ -22,14 +22,14 @@ from ..modules import LoadModules
 from .settings import ExtractionSettings
 
 log = logging.getLogger(__name__)
-LONGEST = 40_000  # characters of an answer
+MAX_ANSWER_CHARS = 40_000
 MAX_TEXT_CHARS, MAX_TRANSCRIPT_CHARS = 8_000, 200_000
 REFUSED = r"HTTP 4(00|13|22)\b"
 NOT_REACHED = r"\bConnect(Error|Timeout)\b|Connection refused|\b(Client|Endpoint)Connect"
 
 
 class Extraction(Capability):
-    """Turns what was said into facts, for the memories whose files say `extraction: "model"`."""
+    """Extracts facts from turns, for collections with `extraction: "model"`."""
 
     settings: ExtractionSettings
 
@@ -42,13 +42,13 @@ class Extraction(Capability):
 
     @property
     def model_name(self) -> str:
-        """The model that finds facts."""
+        """The name of the model that extracts facts."""
         offline = self.settings.model == "offline"
         return "offline" if offline else self.settings.extraction_model or self.settings.model
 
     @cached_property
     def model(self) -> Any:
-        """The client of the model, or None: offline there is none."""
+        """The client of the model; None with the echo model."""
         name = self.model_name
         settings = replace(self.settings, model=name, prompt_cache=0)
         return None if name == "offline" else self.load().model.build_model(settings)
@@ -56,12 +56,12 @@ class Extraction(Capability):
     def check(self) -> list[Finding]:
         name = self.settings.extraction_model
         if name and self.settings.model == "offline":
-            what = "EXTRACTION_MODEL has no effect while MODEL is not set."
+            message = "EXTRACTION_MODEL has no effect without MODEL: set MODEL too."
         elif name and name == self.settings.model:
-            what = "EXTRACTION_MODEL is the same as MODEL: it can be left out."
+            message = "EXTRACTION_MODEL is the same as MODEL: remove it."
         else:
             return []
-        return [diagnostic("SET-EXTRACTION_MODEL", what, "warning")]
+        return [diagnostic("SET-EXTRACTION_MODEL", message, "warning")]
 
     async def ping(self) -> list[Finding]:
         name = self.settings.extraction_model
@@ -72,47 +72,53 @@ class Extraction(Capability):
         if not names:
             return []
         offline = self.model_name == "offline"
-        how = "what users say, until MODEL is set" if offline else f"found by {self.model_name}"
-        return [f"Facts for {', '.join(names)}: {how}"]
+        source = (
+            "user messages, until MODEL is set" if offline else f"extracted by {self.model_name}"
+        )
+        return [f"Facts for {', '.join(names)}: {source}"]
 
     async def extract(self, actor: str, turns: Turns) -> list[Utterance]:
-        """Return the facts of an actor's turns, and what was added to the memory as it is.
+        """Return the facts of an actor's turns, and the texts that were added unchanged.
 
-        Turns whose texts of the user have the same metadata are read together. Raises
-        MemoryRefused if another call would fail, too, and MemoryUnavailable: a transient one if
-        the model did no work.
+        Extracts facts from adjacent turns together if their user texts have equal metadata. Raises
+        MemoryRefused if a retry would fail too, else MemoryUnavailable, which is transient if the
+        model was not billed.
         """
-        found: list[Utterance] = []
+        utterances: list[Utterance] = []
         for metadata, group in groupby(turns, key=_metadata_of):
-            said = [text for texts in group for text in texts]
-            talk = [text for text in said if not text.is_fact]
-            facts = await self._facts(actor, talk) if talk else []
-            found += [Utterance("USER", fact, metadata) for fact in facts]
-            found += [text for text in said if text.is_fact]
-        return found
+            texts_of_group = [text for texts in group for text in texts]
+            dialog = [text for text in texts_of_group if not text.is_fact]
+            facts = await self._facts(actor, dialog) if dialog else []
+            utterances += [Utterance("USER", fact, metadata) for fact in facts]
+            utterances += [text for text in texts_of_group if text.is_fact]
+        return utterances
 
-    async def _facts(self, actor: str, talk: Sequence[Utterance]) -> list[str]:
+    async def _facts(self, actor: str, dialog: Sequence[Utterance]) -> list[str]:
         policy = self._long_term.policy
         seconds = self.settings.extraction_timeout_seconds
         if self.model is None:
-            return policy.offline_facts([text.text for text in talk if text.role == "USER"])
+            return policy.offline_facts([text.text for text in dialog if text.role == "USER"])
         model = wrap_model(self._before, self.model, actor)
         try:
             async with time_limit(seconds):
-                answer = await ask(model, policy.facts_prompt, _transcript(talk), LONGEST)
+                answer = await ask(
+                    model, policy.facts_prompt, _transcript(dialog), MAX_ANSWER_CHARS
+                )
         except TimeoutError:
-            what = f"no facts within EXTRACTION_TIMEOUT_SECONDS={seconds}"
-            raise MemoryUnavailable(what, transient=False) from None
+            problem = f"no facts within EXTRACTION_TIMEOUT_SECONDS={seconds}"
+            raise MemoryUnavailable(problem, transient=False) from None
         except Exception as error:
-            why = describe(error)
-            failure = MemoryRefused if re.search(REFUSED, why) else MemoryUnavailable
-            is_free = is_busy(why) or re.search(NOT_REACHED, why) is not None
-            raise failure(f"the model found no facts: {why}", transient=is_free) from error
+            reason = describe(error)
+            failure = MemoryRefused if re.search(REFUSED, reason) else MemoryUnavailable
+            is_transient = is_busy(reason) or re.search(NOT_REACHED, reason) is not None
+            raise failure(
+                f"the model extracted no facts: {reason}", transient=is_transient
+            ) from error
         if not answer.is_whole:
-            raise MemoryRefused("the model did not finish the facts", transient=False)
+            raise MemoryRefused("the model's list of facts is incomplete", transient=False)
         facts = [fact for fact in policy.facts_in(well_formed(answer.text)) if not is_blank(fact)]
         tokens = f"{answer.input_tokens} tokens in, {answer.output_tokens} out"
-        log.info("found %s facts in %s texts (%s)", len(facts), len(talk), tokens)
+        log.info("extracted %s facts from %s texts (%s)", len(facts), len(dialog), tokens)
         return facts
 
 
@@ -120,17 +126,17 @@ def _metadata_of(texts: Sequence[Utterance]) -> Metadata:
     return next((text.metadata for text in texts if text.role == "USER"), {})
 
 
-def _transcript(talk: Sequence[Utterance]) -> str:
-    """Return texts as JSON strings in which nothing begins a line or closes the transcript."""
-    most = min(MAX_TEXT_CHARS, max(100, MAX_TRANSCRIPT_CHARS // len(talk)))
+def _transcript(dialog: Sequence[Utterance]) -> str:
+    """Return the transcript of texts, as JSON strings that cannot end a line or the transcript."""
+    limit = min(MAX_TEXT_CHARS, max(100, MAX_TRANSCRIPT_CHARS // len(dialog)))
     lines = [
-        f"{text.role.capitalize()}: {json.dumps(_shorten(text.text, most), ensure_ascii=False)}"
-        for text in talk
+        f"{text.role.capitalize()}: {json.dumps(_shorten(text.text, limit), ensure_ascii=False)}"
+        for text in dialog
     ]
     quoted = re.sub("[<\x85\u2028\u2029]", lambda it: f"\\u{ord(it[0]):04x}", "\n".join(lines))
     return f"<transcript>\n{quoted}\n</transcript>\nWrite the facts of this transcript."
 
 
-def _shorten(text: str, most: int) -> str:
-    half = most // 2
-    return text if len(text) <= most else f"{text[:half]} … {text[-half:]}"
+def _shorten(text: str, limit: int) -> str:
+    half = limit // 2
+    return text if len(text) <= limit else f"{text[:half]} … {text[-half:]}"

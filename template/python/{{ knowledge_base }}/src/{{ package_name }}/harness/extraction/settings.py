@@ -1,4 +1,4 @@
-"""The settings of extraction."""
+"""The settings of fact extraction."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from ..settings import CoreSettings, integer
 
 @dataclass(frozen=True)
 class ExtractionSettings(CoreSettings):
-    """Which model finds facts, and how long it may take."""
+    """The model that extracts facts, and its time limit."""
 
     extraction_model: str = ""
     extraction_timeout_seconds: int = integer(60, 1, 600)

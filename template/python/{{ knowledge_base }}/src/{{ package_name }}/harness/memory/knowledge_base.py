@@ -1,7 +1,7 @@
-"""A memory in a knowledge base of Amazon Bedrock: its calls and answers.
+"""A memory in an Amazon Bedrock knowledge base: its API calls.
 
-Texts are documents of a data source of type CUSTOM. The attribute `namespace` of each says whose it
-is, and its id begins with the namespace, because a list of documents shows no attributes.
+Texts are documents in a data source of type CUSTOM. Their attribute `namespace` has the owner.
+Their ids begin with the namespace too, because the list of documents has no attributes.
 """
 
 import asyncio
@@ -19,12 +19,12 @@ from .namespaces import Namespace, Who, default_template, resolve
 from .retry_queue import with_retries
 
 log = logging.getLogger(__name__)
-PAGE, DOCUMENTS = 1000, 10  # the most that the service lists, and takes, at once
-MAX_KEY_CHARS = 100  # of what a search can filter by
-LOOK_PAUSE = 5  # seconds between two looks at earlier documents
+PAGE, DOCUMENTS = 1000, 10  # maximum number of items per list, and per write
+MAX_KEY_CHARS = 100  # maximum length of a filter key
+STATUS_PAUSE = 5  # seconds between checks of document statuses
 PENDING = ("STARTING", "PENDING", "IN_PROGRESS")
-# Of documents that are gone, and of those that the service did not take.
-GONE, REFUSED = ("DELETING", "DELETE_IN_PROGRESS", "NOT_FOUND"), ("FAILED", "IGNORED")
+# Statuses of deleted documents, and of documents that the service rejected.
+DELETED, REJECTED = ("DELETING", "DELETE_IN_PROGRESS", "NOT_FOUND"), ("FAILED", "IGNORED")
 
 
 class KnowledgeBaseClients(Clients):
@@ -33,18 +33,18 @@ class KnowledgeBaseClients(Clients):
 
 
 class KnowledgeBase:
-    """The knowledge base whose id a secret holds. All of a process share `clients`."""
+    """A knowledge base; its id is in a secret. All memories of a process share `clients`."""
 
-    after_erasure = "a knowledge base may find deleted documents for some minutes more"
+    after_erasure = "searches may return deleted documents for a few more minutes"
 
     def __init__(
         self, config: KnowledgeBaseConfig, lifetime: str, secrets: Secrets, clients: Clients
     ) -> None:
         self.config, self._secrets, self._clients = config, secrets, clients
-        # The first namespace is the one that is written to.
+        # Turns are written to the first namespace only.
         self._template = next(iter(config.retrieval_config or [default_template(lifetime)]))
-        self._unknown = list[str]()  # ids of documents that may not be indexed yet
-        self._next_look = 0.0
+        self._unconfirmed = list[str]()  # ids of documents with unknown status
+        self._next_check = 0.0
         ref, *_ = config.secret_refs()
         self.contact = f"the knowledge base of secret {ref.reference!r} in {config.region}"
 
@@ -55,7 +55,7 @@ class KnowledgeBase:
         return [*(collection.namespaces or {})]
 
     async def writes_to(self) -> str:
-        return ""  # documents of several collections have namespaces of their own
+        return ""  # collections can share a data source: their namespaces differ
 
     async def warm_up(self, collection: MemoryCollection) -> None:
         calls: list[Call] = ["recall"] if collection.is_read else []
@@ -63,72 +63,72 @@ class KnowledgeBase:
         await asyncio.gather(*[self._clients.warm_up(call, self.config.region) for call in calls])
 
     async def retrieve(
-        self, who: Who, namespace: Namespace, query: str, limit: int, metadata: Metadata
+        self, identity: Who, namespace: Namespace, query: str, limit: int, metadata: Metadata
     ) -> list[Record]:
-        wanted = {**metadata, "namespace": namespace.path}
-        filters: list[Any] = [{"equals": {"key": k, "value": v}} for k, v in wanted.items()]
+        attributes = {**metadata, "namespace": namespace.path}
+        filters: list[Any] = [{"equals": {"key": k, "value": v}} for k, v in attributes.items()]
         filter = filters[0] if len(filters) == 1 else {"andAll": filters}
         search = {"numberOfResults": limit, "filter": filter}
         kind = f"{self.config.search}SearchConfiguration"
-        given = {"retrievalQuery": {"text": query}, "retrievalConfiguration": {kind: search}}
+        parameters = {"retrievalQuery": {"text": query}, "retrievalConfiguration": {kind: search}}
         base = await secret_of(self._secrets, self.config.secret_refs()[0])
-        reply = await self._call("recall", "retrieve", knowledgeBaseId=base, **given)
+        reply = await self._call("recall", "retrieve", knowledgeBaseId=base, **parameters)
         return [
             _record(result) for result in reply["retrievalResults"] if "text" in result["content"]
         ]
 
     async def create_event(self, event: Event) -> None:
-        """Ingest the texts as documents; a repetition replaces them by the same."""
-        path = resolve(self._template, event.who).path
+        """Ingest the texts as documents. A retry replaces them with equal documents."""
+        path = resolve(self._template, event.identity).path
         attributes = {**event.metadata, "namespace": path, "created_at": event.at.isoformat()}
         documents = [
             _document(f"{path}{event.token}-{number}", utterance.text, attributes)
             for number, utterance in enumerate(event.utterances)
             if utterance.role == "USER"
         ]
-        for some in _parts(documents):
-            ids = [it["content"]["custom"]["customDocumentIdentifier"]["id"] for it in some]
-            given = {**await self._place(), "documents": some}
-            reply = await self._call("record", "ingest_knowledge_base_documents", **given)
+        for chunk in _chunks(documents):
+            ids = [it["content"]["custom"]["customDocumentIdentifier"]["id"] for it in chunk]
+            parameters = {**await self._location(), "documents": chunk}
+            reply = await self._call("record", "ingest_knowledge_base_documents", **parameters)
             for detail in reply.get("documentDetails", []):
-                if detail["status"] in REFUSED:
+                if detail["status"] in REJECTED:
                     raise MemoryUnavailable(f"Knowledge Bases: a document is {detail['status']}")
-            await self._look()
-            self._unknown = self._unknown or ids
+            await self._check_statuses()
+            self._unconfirmed = self._unconfirmed or ids
 
-    async def _look(self) -> None:
-        """Log what became of documents that were accepted earlier. Never raises."""
-        ids = self._unknown
+    async def _check_statuses(self) -> None:
+        """Log the status of documents that were accepted earlier. Never raises."""
+        ids = self._unconfirmed
         now = time.monotonic()
-        if not ids or now < self._next_look:
+        if not ids or now < self._next_check:
             return
-        self._unknown = []
-        self._next_look = now + LOOK_PAUSE
+        self._unconfirmed = []
+        self._next_check = now + STATUS_PAUSE
         try:
-            given: dict[str, Any] = await self._place()
-            given["documentIdentifiers"] = [
+            parameters: dict[str, Any] = await self._location()
+            parameters["documentIdentifiers"] = [
                 {"dataSourceType": "CUSTOM", "custom": {"id": id}} for id in ids
             ]
-            reply = await self._call("record", "get_knowledge_base_documents", **given)
+            reply = await self._call("record", "get_knowledge_base_documents", **parameters)
         except MemoryUnavailable as error:
-            log.warning("it is not known whether texts are indexed: %s", error)
+            log.warning("cannot check whether texts are indexed: %s", error)
             return
         details = reply.get("documentDetails", [])
-        if refused := sum(detail["status"] in REFUSED for detail in details):
-            what = "documents are not indexed: `check --connect` says why"
-            log.error("%s: %d of %d %s", self.contact, refused, len(details), what)
+        if rejected := sum(detail["status"] in REJECTED for detail in details):
+            problem = "documents are not indexed: run `check --connect` for the reasons"
+            log.error("%s: %d of %d %s", self.contact, rejected, len(details), problem)
         pending = [it["identifier"]["custom"]["id"] for it in details if it["status"] in PENDING]
-        self._unknown = self._unknown or pending
+        self._unconfirmed = self._unconfirmed or pending
 
     async def describe(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
-        """Return the knowledge base, and the data source if the file names one."""
+        """Return the knowledge base, and its data source if the file has one."""
         refs = self.config.secret_refs()
         ids = [await secret_of(self._secrets, ref) for ref in refs]
         base = await self._call("control", "get_knowledge_base", knowledgeBaseId=ids[0])
         if len(ids) == 1:
             return base["knowledgeBase"], None
-        given = {"knowledgeBaseId": ids[0], "dataSourceId": ids[1]}
-        source = await self._call("control", "get_data_source", **given)
+        parameters = {"knowledgeBaseId": ids[0], "dataSourceId": ids[1]}
+        source = await self._call("control", "get_data_source", **parameters)
         return base["knowledgeBase"], source["dataSource"]
 
     async def sessions(self, actor: str) -> list[str]:
@@ -141,19 +141,19 @@ class KnowledgeBase:
         pass
 
     async def documents(self) -> AsyncIterator[list[dict[str, Any]]]:
-        """Yield the details of all documents of the data source, page by page."""
-        given: dict[str, Any] = {**await self._place(), "maxResults": PAGE}
+        """Yield the details of all documents in the data source, page by page."""
+        parameters: dict[str, Any] = {**await self._location(), "maxResults": PAGE}
         while True:
-            call = partial(self._call, "record", "list_knowledge_base_documents", **given)
+            call = partial(self._call, "record", "list_knowledge_base_documents", **parameters)
             reply = await with_retries(call)
             yield [
                 detail
                 for detail in reply["documentDetails"]
-                if detail["status"] not in GONE and "custom" in detail["identifier"]
+                if detail["status"] not in DELETED and "custom" in detail["identifier"]
             ]
             if not reply.get("nextToken"):
                 return
-            given["nextToken"] = reply["nextToken"]
+            parameters["nextToken"] = reply["nextToken"]
 
     async def records(self, namespace: Namespace) -> AsyncIterator[list[str]]:
         async for page in self.documents():
@@ -161,42 +161,42 @@ class KnowledgeBase:
             yield [id for id in ids if namespace.holds(id.rpartition("/")[0])]
 
     async def paths(self, actor: str) -> list[str]:
-        found = set[str]()
+        paths = set[str]()
         async for page in self.documents():
             ids = [detail["identifier"]["custom"]["id"] for detail in page]
-            found.update(f"{id.rpartition('/')[0]}/" for id in ids)
-        return [path for path in found if actor in path.split("/")]
+            paths.update(f"{id.rpartition('/')[0]}/" for id in ids)
+        return [path for path in paths if actor in path.split("/")]
 
     async def delete_records(self, ids: list[str]) -> list[str]:
         deleted: list[str] = []
-        for some in _parts(ids):
-            given: dict[str, Any] = await self._place()
-            given["documentIdentifiers"] = [
-                {"dataSourceType": "CUSTOM", "custom": {"id": id}} for id in some
+        for chunk in _chunks(ids):
+            parameters: dict[str, Any] = await self._location()
+            parameters["documentIdentifiers"] = [
+                {"dataSourceType": "CUSTOM", "custom": {"id": id}} for id in chunk
             ]
-            call = partial(self._call, "record", "delete_knowledge_base_documents", **given)
+            call = partial(self._call, "record", "delete_knowledge_base_documents", **parameters)
             details = (await with_retries(call)).get("documentDetails", [])
             deleted += [
                 detail["identifier"]["custom"]["id"]
                 for detail in details
-                if detail["status"] in GONE
+                if detail["status"] in DELETED
             ]
         return deleted
 
-    async def _place(self) -> dict[str, str]:
+    async def _location(self) -> dict[str, str]:
         if self.config.data_source_id_secret is None:
-            what = "its file names no data source: add data_source_id_secret"
-            raise MemoryUnavailable(what, transient=False)
+            problem = "its file has no data source: add data_source_id_secret"
+            raise MemoryUnavailable(problem, transient=False)
         base, source = [await secret_of(self._secrets, it) for it in self.config.secret_refs()]
         return {"knowledgeBaseId": base, "dataSourceId": source}
 
-    async def _call(self, call: Call, operation: str, **given: Any) -> Any:
+    async def _call(self, call: Call, operation: str, **parameters: Any) -> Any:
         return await self._clients.run(
-            call, self.config.region, lambda client: getattr(client, operation)(**given)
+            call, self.config.region, lambda client: getattr(client, operation)(**parameters)
         )
 
 
-def _parts(items: list[Any]) -> list[list[Any]]:
+def _chunks(items: list[Any]) -> list[list[Any]]:
     return [items[at : at + DOCUMENTS] for at in range(0, len(items), DOCUMENTS)]
 
 
@@ -204,7 +204,7 @@ def _document(id: str, text: str, attributes: Metadata) -> dict[str, Any]:
     inline = [
         {"key": key, "value": {"type": "STRING", "stringValue": value}}
         for key, value in attributes.items()
-        if value and len(key) <= MAX_KEY_CHARS  # others cannot be searched for
+        if value and len(key) <= MAX_KEY_CHARS  # the service cannot filter by other attributes
     ]
     content = {"type": "TEXT", "textContent": {"data": text}}
     custom = {"customDocumentIdentifier": {"id": id}, "sourceType": "IN_LINE"}
@@ -215,12 +215,12 @@ def _document(id: str, text: str, attributes: Metadata) -> dict[str, Any]:
 
 
 def _record(result: dict[str, Any]) -> Record:
-    known = result.get("metadata", {})
+    attributes = result.get("metadata", {})
     location = result.get("location", {}).get("customDocumentLocation", {})
     return Record(
         id=location.get("id", ""),
         text=result["content"]["text"],
-        score=result.get("score", 1.0),  # one without a score is as good as its place
-        namespace=str(known.get("namespace", "")),
-        created_at=str(known.get("created_at", "")),
+        score=result.get("score", 1.0),  # without a score, the rank decides
+        namespace=str(attributes.get("namespace", "")),
+        created_at=str(attributes.get("created_at", "")),
     )

@@ -1,4 +1,4 @@
-"""Knowledge bases of Bedrock as a kind of long-term memory, and their statements in the policy."""
+"""Bedrock knowledge bases as a kind of long-term memory, and their IAM statements."""
 
 from ..collections.check import Project
 from ..collections.knowledge_base_backend import KnowledgeBaseConfig
@@ -12,7 +12,7 @@ from .statements import ACCOUNT, Named, allow, variable
 
 
 class KnowledgeBaseKind:
-    """Memories in knowledge bases. The code for their calls is loaded when it is used."""
+    """Memories in knowledge bases. Their module is imported on first use."""
 
     def __init__(self, settings: MemorySettings, secrets: Secrets) -> None:
         from .knowledge_base import KnowledgeBaseClients
@@ -20,7 +20,7 @@ class KnowledgeBaseKind:
         self._clients, self._secrets = KnowledgeBaseClients(settings), secrets
 
     def open(self, collection: Collection) -> Memory:
-        """Return the memory of a collection, without a call."""
+        """Return the memory of a collection, without network calls."""
         from .knowledge_base import KnowledgeBase
 
         backend, lifetime = collection.backend, collection.scope.lifetime
@@ -30,30 +30,30 @@ class KnowledgeBaseKind:
     async def check(
         self, collection: MemoryCollection, document: Document, project_id: str | None
     ) -> list[Finding]:
-        """Return where a resource does not match the file. Raises MemoryUnavailable."""
+        """Return differences between a resource and its file. Raises MemoryUnavailable."""
         from .knowledge_base_check import check_knowledge_base
 
         return await check_knowledge_base(collection, document)
 
     @staticmethod
     def statements(project: Project, collection: Collection, arn: str) -> list[Named]:
-        """Return the statements of a collection by purpose; `arn` is the start of ARNs."""
+        """Return the IAM statements of a collection, by purpose; `arn` is the prefix of ARNs."""
         backend = collection.backend
         assert isinstance(backend, KnowledgeBaseConfig)
         base = _resource(backend, arn)
-        found: list[Named] = []
+        statements: list[Named] = []
         if collection.collection_id in project.reads:
-            found.append(("Recall", allow("bedrock", ["Retrieve"], base)))
+            statements.append(("Recall", allow("bedrock", ["Retrieve"], base)))
         if project.is_writable(collection):
             # AWS also asks for the right to start an ingestion job.
             verbs = ["IngestKnowledgeBaseDocuments", "StartIngestionJob"]
-            verbs.append("GetKnowledgeBaseDocuments")  # whether they were indexed
-            found.append(("Record", allow("bedrock", verbs, base)))
-        return found
+            verbs.append("GetKnowledgeBaseDocuments")  # for the status of documents
+            statements.append(("Record", allow("bedrock", verbs, base)))
+        return statements
 
     @staticmethod
     def erasure_statements(collection: Collection, arn: str) -> list[Named]:
-        """Return what `forget` needs besides these, by purpose."""
+        """Return the additional IAM statements of `forget`, by purpose."""
         backend = collection.backend
         assert isinstance(backend, KnowledgeBaseConfig)
         verbs = ["ListKnowledgeBaseDocuments"]

@@ -1,4 +1,4 @@
-"""Long-term memory: the fields that its collections have in common."""
+"""The collection fields that all kinds of long-term memory share."""
 
 import re
 from collections.abc import Mapping
@@ -11,10 +11,10 @@ from .reader import Document, FieldPath, Findings
 
 NAMESPACE = re.compile("(?=.{1,512}$)/?[A-Za-z0-9_{}-]+(/[A-Za-z0-9_{}-]+)*(/[*]?)?")
 PLACEHOLDERS = ("{actorId}", "{projectId}", "{sessionId}")
-# In {actorId}-{sessionId}, actor a-b with session c has the namespace of actor a with b-c.
+# {actorId}-{sessionId} is ambiguous: actor a-b with session c equals actor a with session b-c.
 AMBIGUOUS = re.compile(r"\{actorId\}[^/{]*\{|\}[^/{}]*\{actorId\}")
 MAX_RECORDS = 100
-MAX_KEYS, MAX_FILTERS = 15, 5  # of an event, and of a search
+MAX_KEYS, MAX_FILTERS = 15, 5  # per event, and per search
 KEY = re.compile(r"[a-zA-Z0-9\s.:/=+@-][a-zA-Z0-9\s._:/=+@-]{0,127}", re.ASCII)
 VALUE = re.compile(r"[a-zA-Z0-9\s._:/=+@-]{0,256}", re.ASCII)
 CHARS = "of A-Z a-z 0-9, spaces and . _ : / = + @ -"
@@ -29,23 +29,23 @@ class NamespaceConfig(Strict):
 RetrievalConfig = Annotated[dict[str, NamespaceConfig], Field(min_length=1)]
 
 
-def metadata_problem(metadata: Mapping[str, Any], most: int = MAX_KEYS) -> str:
-    """Return which rule of AgentCore a text's metadata breaks, or ""."""
-    if len(metadata) > most:
-        return f"it has {len(metadata)} keys, {most} are allowed"
+def metadata_problem(metadata: Mapping[str, Any], limit: int = MAX_KEYS) -> str:
+    """Return the rule of AgentCore that a text's metadata breaks, or ""."""
+    if len(metadata) > limit:
+        return f"it has {len(metadata)} keys; at most {limit} are allowed"
     for key, value in metadata.items():
         if not KEY.fullmatch(key):
-            return f"key {key} must be 1 to 128 {CHARS}, and not begin with _"
+            return f"key {key} must be 1 to 128 {CHARS} and not begin with _"
         if not isinstance(value, str) or not VALUE.fullmatch(value):
             return f"the value of {key} must be up to 256 {CHARS}"
     return ""
 
 
 def filter_problem(metadata: Mapping[str, Any]) -> str:
-    """Return which rule for the metadata of a search is broken, or ""."""
+    """Return the rule that the metadata of a search breaks, or ""."""
     for key, value in metadata.items():
         if value == "":
-            return f"the value of {key} is empty, and no search accepts that"
+            return f"the value of {key} is empty; a search needs a value"
     return metadata_problem(metadata, MAX_FILTERS)
 
 
@@ -55,7 +55,7 @@ def check_retrieval(
     lifetime: str,
     placeholders: tuple[str, ...] = PLACEHOLDERS,
 ) -> Findings:
-    """Check the namespaces of a collection, which may have these placeholders."""
+    """Check the namespaces of a collection; `placeholders` are the allowed placeholders."""
     for namespace, config in (retrieval_config or {}).items():
         path = ("backend", "retrieval_config", namespace)
         yield from _check_namespace(document, path, namespace, lifetime, placeholders)
@@ -74,7 +74,7 @@ def _check_namespace(
     placeholders: tuple[str, ...],
 ) -> Findings:
     if not NAMESPACE.fullmatch(namespace):
-        message = f"Namespace {namespace} must consist of parts of A-Z a-z 0-9 _ - "
+        message = f"Namespace {namespace} must consist of segments of A-Z a-z 0-9 _ - "
         message += "between slashes, and may end in /*."
         yield document.finding("AML-E052", message, *path)
     elif re.search("[{}]", re.sub("|".join(map(re.escape, placeholders)), "", namespace)):

@@ -1,4 +1,4 @@
-"""Long-term memory for the code of an owner: tools, routes, jobs and `own_memory`."""
+"""The public names of long-term memory: for tools, routes, jobs and `own_memory`."""
 
 from .actor_memory import ActorMemory, NotAdded, of_actor
 from .base import Turns, Utterance

@@ -1,4 +1,4 @@
-"""Long-term memory of an actor outside turns, such as in a route, a job or a capability."""
+"""Long-term memory of an actor outside turns, for routes, jobs and capabilities."""
 
 import asyncio
 import re
@@ -13,23 +13,23 @@ from .hits import Found
 from .long_term import LongTermMemory
 from .record import events_of, to_record
 
-SESSION = "outside-turns"  # of what is added
+SESSION = "outside-turns"  # the session id of added texts
 
 
 class NotAdded(Exception):
-    """A text was not added to some stores; `failures` says why, by their names."""
+    """Some stores did not add a text; `failures` has the reasons by store name."""
 
     def __init__(self, failures: dict[str, str]) -> None:
-        super().__init__("; ".join(f"{name}: {why}" for name, why in failures.items()))
+        super().__init__("; ".join(f"{name}: {reason}" for name, reason in failures.items()))
         self.failures = failures
 
 
 class ActorMemory:
-    """What is remembered of one actor in the collections and the owner's stores."""
+    """The long-term memory of one actor: the collections and the owner's stores."""
 
     def __init__(self, long_term: LongTermMemory, actor: str) -> None:
         if not re.fullmatch(ACTOR_ID, actor) or "/" in actor:
-            raise ValueError("This is no actor id, or one with a /.")
+            raise ValueError("The actor id is invalid or contains a /.")
         self._long_term, self._turn = long_term, long_term.turn_of(actor, SESSION)
 
     async def search(
@@ -48,19 +48,19 @@ class ActorMemory:
     ) -> None:
         """Send a text to the stores now, and wait for them.
 
-        Raises ValueError as `memory.add` does, RuntimeError without a writable memory, and NotAdded
-        if stores failed: a text that is added again to the others would be there twice.
+        Raises ValueError as `memory.add` does, and RuntimeError without a writable memory. Raises
+        NotAdded if some stores failed: retry only these, because the others would store it twice.
         """
         self._turn.add(text, stores, metadata)
         added = self._turn.added.pop()
-        texts = to_record(self._turn.policy, self._turn.who, [added])
+        texts = to_record(self._turn.policy, self._turn.identity, [added])
         failures: dict[str, str] = {}
 
         async def send(writer: MemoryCollection) -> None:
             try:
-                for event in events_of(self._turn.who, texts, [datetime.now(UTC)], writer):
+                for event in events_of(self._turn.identity, texts, [datetime.now(UTC)], writer):
                     await writer.traced.create_event(event)
-            except Exception as error:  # noqa: BLE001 (the other stores go on)
+            except Exception as error:  # noqa: BLE001 (the other stores continue)
                 failures[writer.id] = describe_failure(error)
 
         async def send_to_own(store: Any) -> None:
@@ -70,15 +70,15 @@ class ActorMemory:
                 failures[store.name] = describe_failure(error)
 
         writers = [it for it in self._long_term.writers if added.is_for(it.id)]
-        own = [it for it in self._turn.stores if it.takes_texts and added.is_for(it.name)]
-        await asyncio.gather(*map(send, writers), *map(send_to_own, own))
+        stores = [it for it in self._turn.stores if it.takes_texts and added.is_for(it.name)]
+        await asyncio.gather(*map(send, writers), *map(send_to_own, stores))
         if failures:
             raise NotAdded(failures)
 
 
 def of_actor(capabilities: Iterable[Capability], actor: str) -> ActorMemory:
-    """Return the memory of an actor; a route finds the capabilities in its Runtime.
+    """Return the memory of an actor. In a route, `capabilities` are those of its Runtime.
 
-    Raises ValueError for what is no actor id.
+    Raises ValueError for an invalid actor id.
     """
     return ActorMemory(LongTermMemory.find(capabilities), actor)

@@ -1,4 +1,4 @@
-"""Calls of AWS that long-term memory makes: in threads, each with a time limit."""
+"""AWS clients of long-term memory: each call runs in a thread, with a time limit."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,17 +17,17 @@ from .settings import MemorySettings
 
 Result = TypeVar("Result")
 Call = Literal["recall", "record", "control"]
-SECONDS = 10  # for calls that no turn waits for
+SECONDS = 10  # for calls outside turns
 THREADS = {"recall": 32, "record": 32, "control": 8}  # hanging calls must not delay other kinds
 REFUSED = {"ValidationException", "InvalidInputException"}
 BUSY = {409, 429}
 
 
 class Clients:
-    """The clients of a service: one for each kind of call and region, without retries."""
+    """The clients of a service, one per kind of call and region. They do not retry."""
 
     name: str  # of the service, for the log
-    recall: str  # for each kind of call the name of a service in botocore
+    recall: str  # the botocore service for each kind of call
     record: str
     control: str
 
@@ -47,13 +47,13 @@ class Clients:
             raise MemoryUnavailable(f"{self.name}: no answer within {seconds} s") from None
 
     async def warm_up(self, call: Call, region: str) -> None:
-        """Make a client before its first call, which reports a failure."""
+        """Make a client before its first call. Never raises: the first call reports a failure."""
         make, limiter = partial(self.get, call, region), self._limiters[call]
         with suppress(Exception):
             await anyio.to_thread.run_sync(make, abandon_on_cancel=True, limiter=limiter)
 
     def get(self, call: Call, region: str) -> Any:
-        """Return a client; making the first takes a while."""
+        """Return a client; the first call creates it, which is slow."""
         with self._lock:
             if (call, region) not in self._clients:
                 self._clients[call, region] = self.connect(call, region)
@@ -64,13 +64,13 @@ class Clients:
         return self.session(call).client(getattr(self, call), region_name=region)
 
     def session(self, call: Call) -> Any:
-        """Make a session whose clients have time limits."""
+        """Make a session with time limits for its clients."""
         from boto3.session import Session
         from botocore.config import Config
         from botocore.session import get_session
 
         seconds, core = self._seconds.get(call, SECONDS), get_session()
-        # The call itself ends earlier, by a clock that stands still while this process is busy.
+        # `run` ends the call earlier, with a clock that pauses while this process is busy.
         limits: Any = {"connect_timeout": seconds, "read_timeout": 2 * seconds}
         limits |= {"max_pool_connections": THREADS[call]}
         core.set_default_client_config(Config(retries={"total_max_attempts": 1}, **limits))
@@ -82,13 +82,14 @@ class Clients:
         try:
             return use(self.get(call, region))
         except exceptions.ClientError as error:
-            code, what = error.response["Error"]["Code"], f"{self.name}: {describe(error)}"
+            code, message = error.response["Error"]["Code"], f"{self.name}: {describe(error)}"
             status = int(error.response["ResponseMetadata"]["HTTPStatusCode"])
             failure = MemoryRefused if code in REFUSED else MemoryUnavailable
-            raise failure(what, transient=status >= 500 or status in BUSY, code=code) from None
+            transient = status >= 500 or status in BUSY
+            raise failure(message, transient=transient, code=code) from None
         except exceptions.ParamValidationError:
-            what = f"{self.name}: the id or another value is not valid"
-            raise MemoryRefused(what, transient=False) from None
+            message = f"{self.name}: the id or another value is invalid"
+            raise MemoryRefused(message, transient=False) from None
         except (exceptions.BotoCoreError, OSError, ValueError) as error:
             raise MemoryUnavailable(f"{self.name}: {describe(error)}") from None
 

@@ -1,4 +1,4 @@
-"""The protocol of a long-term memory, its data, and its errors."""
+"""The protocol of long-term memories, its data types and errors."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,16 +16,16 @@ NOTHING: Metadata = MappingProxyType({})
 
 
 class Utterance(NamedTuple):
-    """A text to record, with metadata, in stores by name; None: in all that are written to."""
+    """A text to record, its metadata, and the names of its stores; None: all writable stores."""
 
     role: Literal["USER", "ASSISTANT"]
     text: str
     metadata: Metadata = NOTHING
     stores: tuple[str, ...] | None = None
-    is_fact: bool = False  # whether it was added to the memory as it is
+    is_fact: bool = False  # added by a tool or own code: stored unchanged
 
     def is_for(self, name: str) -> bool:
-        """Whether a store gets the text."""
+        """Whether a store receives the text."""
         return self.stores is None or name in self.stores
 
 
@@ -46,12 +46,12 @@ class Record:
 
 @dataclass(frozen=True)
 class Event:
-    """The texts of one request to a memory; the token makes a retry idempotent."""
+    """The texts of one write to a memory; the token makes retries idempotent."""
 
-    who: Who
+    identity: Who
     utterances: list[Utterance]  # at most 100, each of at most 100,000 UTF-16 units
     token: str
-    began: Sequence[datetime]  # the starts of its turns
+    began: Sequence[datetime]  # the start times of its turns
     project_id: str | None = None  # the value of {projectId}, if namespaces need it
 
     @property
@@ -61,20 +61,20 @@ class Event:
 
     @property
     def metadata(self) -> Metadata:
-        """The metadata, which all texts of an event share."""
+        """The metadata that all texts of the event share."""
         return self.utterances[0].metadata
 
 
 class MemoryUnavailable(Exception):
-    """The memory failed. The message is for the log: without secrets, prompts and replies."""
+    """The memory failed. The message is safe to log: no secrets, prompts or replies."""
 
-    def __init__(self, what: str, *, transient: bool = True, code: str = "") -> None:
-        super().__init__(what)
-        self.transient, self.code = transient, code  # the error code of AWS
+    def __init__(self, message: str, *, transient: bool = True, code: str = "") -> None:
+        super().__init__(message)
+        self.transient, self.code = transient, code  # `code`: the AWS error code
 
 
 class MemoryRefused(MemoryUnavailable):
-    """The memory refuses the request, and would refuse a retry."""
+    """The memory rejects the request, and would reject a retry."""
 
 
 class Memory(Protocol):
@@ -83,27 +83,27 @@ class Memory(Protocol):
     Each call has a time limit, and raises MemoryUnavailable.
     """
 
-    contact: str  # the file or service, without secrets
-    after_erasure: str  # what a person has to know who erased something, or ""
+    contact: str  # the file or service, for people; without secrets
+    after_erasure: str  # a note for the report of `forget`, or ""
 
     async def namespaces(self, collection: "MemoryCollection") -> Namespaces:
-        """Return the namespaces to search for a collection, by template."""
+        """Return the namespaces of a collection to search, by template."""
 
     async def templates(self, collection: "MemoryCollection") -> list[str]:
         """Return the templates of all namespaces that may hold records of a collection."""
 
     async def writes_to(self) -> str:
-        """Return the name of a place that only one collection may write to, or ""."""
+        """Return the name of a resource that only one collection may write to, or ""."""
 
     async def warm_up(self, collection: "MemoryCollection") -> None:
-        """Make ready what the first turn would wait for. Never raises."""
+        """Prepare clients so that the first turn does not wait. Never raises."""
 
     async def retrieve(
-        self, who: Who, namespace: Namespace, query: str, limit: int, metadata: Metadata
+        self, identity: Who, namespace: Namespace, query: str, limit: int, metadata: Metadata
     ) -> list[Record]:
         """Return at most `limit` (1 to 100) records for a query of at most 10,000 UTF-16 units.
 
-        Only of records that have this metadata.
+        With `metadata`, return only records that have it.
         """
 
     async def create_event(self, event: Event) -> None:
@@ -122,9 +122,9 @@ class Memory(Protocol):
         """Yield the ids of all records in a namespace, page by page."""
 
     async def paths(self, actor: str) -> list[str]:
-        """Return the namespaces of records that name an actor, in no order.
+        """Return the namespaces with the actor as a segment that hold records, in any order.
 
-        None where the memory cannot list records of unknown namespaces.
+        Empty if the memory cannot list records outside the declared namespaces.
         """
 
     async def delete_records(self, ids: list[str]) -> list[str]:
@@ -138,19 +138,19 @@ class MemoryCollection:
     id: str
     lifetime: str
     memory: Memory
-    traced: Memory  # the same, with spans for the calls of turns
-    description: str = ""  # of its file, for models
+    traced: Memory  # the same memory, with tracing spans
+    description: str = ""  # from its file, for models
     is_read: bool = True
     is_writable: bool = True
     is_erasable: bool = True
-    batch_size: int = 1  # the most texts of waiting turns to join
-    extracts: bool = False  # whether it keeps facts that a model finds in them
+    batch_size: int = 1  # maximum number of texts per event that joins turns
+    extracts: bool = False  # whether a model extracts facts before it stores them
     needs_project: bool = False
     project_id: str | None = None  # the value of {projectId}, if namespaces need it
-    # The search settings of each namespace, by template. None: the resource defines them.
+    # Search settings by namespace template. None: the resource defines the namespaces.
     namespaces: Namespaces | None = None
 
 
 def describe_failure(error: BaseException) -> str:
-    """Return the reason of a failure, for the log."""
+    """Return the reason for a failure, safe to log."""
     return str(error) if isinstance(error, MemoryUnavailable) else describe(error)

@@ -1,4 +1,4 @@
-"""The checks of long-term memory: its saved policy, and the resources themselves."""
+"""Check the saved IAM policies and the AWS resources of long-term memory."""
 
 import json
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ Findings = list[Finding]
 
 
 def check_policy(project: Project, secrets_prefix: str = "") -> Findings:
-    """Return a warning for each saved policy that is not the one that the project needs."""
+    """Return a warning for each saved policy that differs from the policy the project needs."""
     policy, erasure_policy = make_policy(project, secrets_prefix), make_erasure_policy(project)
     return [
         *_check_saved(policy_file(project), policy, "iam"),
@@ -41,7 +41,7 @@ def _check_saved(file: str, policy: dict[str, Any], command: str) -> Findings:
         saved = None
     if is_filled_in(saved, policy):
         return []
-    message = f"This is not the policy that `{command}` prints: "
+    message = f"This policy differs from the output of `{command}`: "
     message += f"save it again with `{command} --save`."
     return [finding("AML-W248", file, 1, message)]
 
@@ -52,15 +52,15 @@ async def check_resources(
     kinds: Mapping[str, Kind],
     project_id: str | None,
 ) -> Findings:
-    """Return where memories on AWS do not match the files."""
-    found = Findings()
+    """Return the differences between memories on AWS and the collection files."""
+    findings = Findings()
     for collection in collections:
         backend = project.collections[collection.id].backend
         if not isinstance(collection.memory, LocalMemory):
             file = f"collections/{collection.id}.collection.md"
             document, path = read_document(Path(file), file), backend.secret_refs()[0].path
-            found += await _check(collection, document, path, kinds[backend.type], project_id)
-    return found
+            findings += await _check(collection, document, path, kinds[backend.type], project_id)
+    return findings
 
 
 async def _check(
@@ -72,12 +72,13 @@ async def _check(
 ) -> Findings:
     try:
         if not has_aws_credentials():
-            raise MemoryUnavailable("there are no AWS credentials")
+            raise MemoryUnavailable("AWS credentials are missing")
         return await kind.check(collection, document, project_id)
     except MemoryUnavailable as error:
         if isinstance(error, MemoryRefused) or error.code == "ResourceNotFoundException":
-            what = collection.memory.contact
-            message = f"Create {what}, or correct the id: it does not exist."
+            resource = collection.memory.contact
+            message = f"{resource[0].upper()}{resource[1:]} does not exist: create it, "
+            message += "or correct the id."
             return [document.finding("AML-E112", message, *path)]
         message = f"The status and namespaces of the memory could not be verified: {error}."
         return [document.finding("AML-W247", message, *path)]

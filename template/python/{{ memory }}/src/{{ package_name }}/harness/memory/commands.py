@@ -1,4 +1,4 @@
-"""The commands `forget`, which erases an actor, and `iam`, which prints the agent's policy."""
+"""The commands `forget` (erase an actor) and `iam` (print the agent's IAM policy)."""
 
 import asyncio
 import json
@@ -24,12 +24,12 @@ def _actor(_: Any, __: Any, value: str) -> str:
 
 
 @click.command()
-@click.option("--actor", required=True, callback=_actor, metavar="ID", help="Who is forgotten.")
+@click.option("--actor", required=True, callback=_actor, metavar="ID", help="The actor to erase.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
 def forget(app: App, actor: str, as_json: bool) -> None:
-    """Erase an actor's sessions, events and records; exit with 1 if some are left."""
-    # These load a framework, which takes a second.
+    """Erase an actor's sessions, events and records; exit with 1 if some remain."""
+    # Import here: these modules load a framework, which takes a second.
     from .erase import Erasure
     from .long_term import LongTermMemory
 
@@ -41,11 +41,11 @@ def forget(app: App, actor: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.option("--erasure", is_flag=True, help="Print what `forget` needs besides.")
-@click.option("--save", is_flag=True, help="Write it to a file in iam/.")
+@click.option("--erasure", is_flag=True, help="Print the policy that `forget` needs in addition.")
+@click.option("--save", is_flag=True, help="Save the policy to a file in iam/.")
 @click.pass_obj
 def iam(app: App, erasure: bool, save: bool) -> None:
-    """Print the policy that the agent's role needs on AWS; envsubst fills in its variables."""
+    """Print the IAM policy for the agent's role; fill in its variables with envsubst."""
     declarations = Declarations.find(_checked(app))
     project, prefix = declarations.project, declarations.settings.secrets_prefix
     policy = make_erasure_policy(project) if erasure else make_policy(project, prefix)

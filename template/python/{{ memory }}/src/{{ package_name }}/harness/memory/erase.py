@@ -1,4 +1,4 @@
-"""Erases one actor's data from the memories, and nothing that may belong to another."""
+"""Erase one actor's data from the memories, and no data that may belong to others."""
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
@@ -13,17 +13,17 @@ from .local import LocalMemory
 from .long_term import LongTermMemory
 from .namespaces import PLACEHOLDER, Namespace, Who, resolve
 
-NO_STORE = "no session store was searched: sessions live in the process"
-LATER = "turns that run or wait to be recorded now are recorded after this: run this again then"
+NO_STORE = "no session store was searched: sessions are in process memory"
+LATER = "running turns and turns in the queue are recorded later: run this again after they finish"
 RENAMED = "its file does not name this namespace: add it, and run this again"
-READ_ONLY = "was not looked at: turns are not recorded there"
-NO_ERASE = "it has no erase(actor): erase there what it keeps of the actor"
-MAX_LISTS = 10  # restarts of a list in which nothing was deleted
+READ_ONLY = "was not searched: it records no turns"
+NO_ERASE = "it has no erase(actor): erase the actor's data there yourself"
+MAX_LISTS = 10  # consecutive lists without a deletion
 
 
 @dataclass
 class Place:
-    """What was erased in one place; `where` is a collection, or the session store."""
+    """The counts of erased data in one place; `where` is a collection or store."""
 
     where: str
     contact: str
@@ -34,7 +34,7 @@ class Place:
 
 @dataclass
 class Report:
-    """The counts of an actor's erased data, in all and by place, the failures, and notes."""
+    """The erased data of an actor: totals, counts by place, failures and notes."""
 
     actor: str
     agent: str = ""
@@ -56,40 +56,40 @@ class Report:
             for name in names
             if (count := getattr(place, name))
         ]
-        failures = [f"failed: {what}" for what in self.could_not]
-        return [*counts, *failures, *[f"note: {what}" for what in self.notes]]
+        failures = [f"failed: {failure}" for failure in self.could_not]
+        return [*counts, *failures, *[f"note: {note}" for note in self.notes]]
 
     def add(self, where: str, contact: str) -> Place:
-        """Return a new place."""
+        """Add a place, and return it."""
         self.places.append(Place(where, contact))
         return self.places[-1]
 
 
 @dataclass
 class Scope:
-    """The namespaces of one actor alone, and the reasons why others are left out."""
+    """The namespaces that belong to one actor alone, and the reasons for skipping others."""
 
     namespaces: dict[str, Namespace] = field(default_factory=dict)
-    missing: list[str] = field(default_factory=list)  # settings that would find more
-    shared: list[str] = field(default_factory=list)  # records of several actors
+    missing: list[str] = field(default_factory=list)  # namespaces that need a setting
+    shared: list[str] = field(default_factory=list)  # namespaces that other actors may share
 
 
 class Erasure:
-    """Erases an actor from all memories of an agent, as far as each of them allows."""
+    """Erases an actor from all memories of an agent."""
 
     def __init__(self, long_term: LongTermMemory, actor: str) -> None:
         self.report = Report(actor, long_term.project.agent_id)
         self._policy = long_term.policy
         self._erase_sessions = long_term.erase_sessions
-        self._who = Who(actor, "", long_term.project_id)
+        self._identity = Who(actor, "", long_term.project_id)
         self._memories: list[tuple[MemoryCollection, Memory]] = []
-        self._sessions: list[list[str]] = []  # of the actor, in each memory
+        self._sessions: list[list[str]] = []  # the actor's sessions, per memory
         for collection in long_term.collections:
             id, memory, local = collection.id, collection.memory, LocalMemory(collection.id, [])
             self._memories.append((collection, memory))
             if isinstance(memory, LocalMemory):
                 self.report.notes.append(f"collection {id} was searched in {memory.contact}")
-            elif local.exists:  # from trials without the service
+            elif local.exists:  # a file from trials without the service
                 self._memories.append((collection, local))
 
     async def erase(self) -> Report:
@@ -114,15 +114,15 @@ class Erasure:
     ) -> None:
         report, where = self.report, f"of collection {collection.id}"
         templates = await self._templates(collection, memory)
-        scope = erasure_scope(templates, self._who, sessions)
-        report.could_not += [f"{what} ({where})" for what in scope.missing]
-        report.notes += [f"{what} ({where})" for what in scope.shared]
+        scope = erasure_scope(templates, self._identity, sessions)
+        report.could_not += [f"{reason} ({where})" for reason in scope.missing]
+        report.notes += [f"{reason} ({where})" for reason in scope.shared]
         namespaces = list(scope.namespaces.values())
         with self._attempt(f"records {where} in namespaces that its file does not name"):
             for path in sorted(await memory.paths(self.report.actor)):
                 if _is_stray(path, namespaces, templates, self.report.actor):
-                    what = f"records in {path} {where}"
-                    report.could_not.append(f"{what}: {RENAMED}")
+                    failure = f"records in {path} {where}"
+                    report.could_not.append(f"{failure}: {RENAMED}")
         if not collection.is_erasable:
             with self._attempt(f"events {where}"):
                 if await self._has_any(memory, sessions, namespaces):
@@ -142,7 +142,7 @@ class Erasure:
                 await memory.delete_event(self.report.actor, session, id)
                 self.report.events += 1
                 place.events += 1
-            self._note(memory)
+            self._add_note(memory)
             return ids
 
         await erase_all(partial(memory.events, self.report.actor, session), delete)
@@ -152,17 +152,17 @@ class Erasure:
             deleted = await memory.delete_records(ids)
             self.report.records += len(deleted)
             place.records += len(deleted)
-            self._note(memory)
+            self._add_note(memory)
             return deleted
 
         await erase_all(partial(memory.records, namespace), delete)
 
     async def _erase_own_stores(self) -> None:
-        """Erase from the owner's stores, as far as they can: no protocol of theirs says how."""
+        """Erase from the owner's stores with `erase`: the SDK's protocol has no erasure."""
         report = self.report
         try:
-            stores = self._policy.own_stores(self._who)
-        except Exception as error:  # noqa: BLE001 (of the owner)
+            stores = self._policy.own_stores(self._identity)
+        except Exception as error:  # noqa: BLE001 (owner's code)
             report.could_not.append(f"the stores of own_memory: {describe(error)}")
             return
         for store in stores:
@@ -175,10 +175,10 @@ class Erasure:
                     report.could_not.append(f"{where}: {NO_ERASE}")
                 else:
                     report.notes.append(f"{where} {READ_ONLY}")
-            except Exception as error:  # noqa: BLE001 (of the owner)
+            except Exception as error:  # noqa: BLE001 (owner's code)
                 report.could_not.append(f"{where}: {describe(error)}")
 
-    def _note(self, memory: Memory) -> None:
+    def _add_note(self, memory: Memory) -> None:
         if memory.after_erasure:
             self.report.notes.append(memory.after_erasure)
 
@@ -188,11 +188,11 @@ class Erasure:
         return [*(collection.namespaces or {})]
 
     @contextmanager
-    def _attempt(self, what: str) -> Iterator[None]:
+    def _attempt(self, task: str) -> Iterator[None]:
         try:
             yield
         except MemoryUnavailable as error:
-            self.report.could_not.append(f"{what}: {error}")
+            self.report.could_not.append(f"{task}: {error}")
 
     async def _has_any(
         self, memory: Memory, sessions: list[str], namespaces: list[Namespace]
@@ -210,57 +210,60 @@ async def erase_all(
     list_pages: Callable[[], AsyncIterator[list[str]]],
     delete: Callable[[list[str]], Awaitable[list[str]]],
 ) -> None:
-    """Delete each page of a list, and list again from the start, until nothing is left.
+    """Delete each page of a list, and list again from the start, until the list is empty.
 
     `delete` returns the deleted ids. Raises MemoryUnavailable.
     """
-    deleted: set[str] = set()  # a list may still show them for a while
-    lists, left = 0, 0
+    deleted: set[str] = set()  # later lists may still contain them
+    lists, remaining = 0, 0
     while lists < MAX_LISTS:
-        before, left = len(deleted), 0
+        before, remaining = len(deleted), 0
         try:
             async for page in list_pages():
                 if ids := [id for id in page if id not in deleted]:
                     deleted.update(await delete(ids))
-                    left += len(ids)
+                    remaining += len(ids)
         except MemoryUnavailable:
             if len(deleted) == before:
-                raise  # else the token of the next page may have expired with its rows
+                raise  # after deletions, the token of the next page may be invalid: list again
         else:
-            if not left:
+            if not remaining:
                 return
         lists = lists + 1 if len(deleted) == before else 0
-    raise MemoryUnavailable(f"{left} were not deleted")
+    raise MemoryUnavailable(f"{remaining} items were not deleted")
 
 
-def erasure_scope(templates: Iterable[str], who: Who, sessions: list[str]) -> Scope:
-    """Return the namespaces below the {actorId} of each template; `sessions` are this actor's."""
+def erasure_scope(templates: Iterable[str], identity: Who, sessions: list[str]) -> Scope:
+    """Return the actor's own namespaces: each template, cut after {actorId}.
+
+    `sessions` are the actor's sessions, for templates with {sessionId}.
+    """
     scope, templates = Scope(), [*dict.fromkeys(templates)]
-    if "/" in who.actor:
-        scope.shared.append("no records are made for an actor id with a /")
+    if "/" in identity.actor:
+        scope.shared.append("an actor id with a / has no records")
         return scope
     for template in templates:
         part = _actors_part(template)
         if not part:
             scope.shared.append(f"records in {template} are shared by all users")
             continue
-        if "{projectId}" in part and not who.project_id:
+        if "{projectId}" in part and not identity.project_id:
             scope.missing.append(f"records in {template}: PROJECT_ID is not set")
             continue
         if "{projectId}" in part:
             scope.shared.append(
-                f"only records of project {who.project_id} are erased in {template}"
+                f"only records of project {identity.project_id} are erased in {template}"
             )
         if "{sessionId}" in part:
             scope.shared.append(f"only records of the listed sessions are erased in {template}")
         for session in sessions if "{sessionId}" in part else [""]:
             try:
-                namespace = resolve(part, replace(who, session_id=session))
+                namespace = resolve(part, replace(identity, session_id=session))
             except ValueError as error:
                 scope.shared.append(f"records in {error}")
                 break
-            if any(_may_be_of_others(namespace, other, who.actor) for other in templates):
-                scope.shared.append(f"records in {namespace.path} may be of others too")
+            if any(_may_be_of_others(namespace, other, identity.actor) for other in templates):
+                scope.shared.append(f"records in {namespace.path} may also belong to others")
             else:
                 scope.namespaces[namespace.path] = namespace
     return scope
@@ -269,7 +272,7 @@ def erasure_scope(templates: Iterable[str], who: Who, sessions: list[str]) -> Sc
 def _is_stray(
     path: str, namespaces: Iterable[Namespace], templates: Iterable[str], actor: str
 ) -> bool:
-    """Whether no template says whose the records at a path are, which names the actor."""
+    """Whether a path with the actor's id matches no template, so that its owner is unknown."""
     place = Namespace(path)
     if any(namespace.holds(path) for namespace in namespaces):
         return False
@@ -277,14 +280,14 @@ def _is_stray(
 
 
 def _actors_part(template: str) -> str:
-    """Return the template up to its segment with {actorId}, and all below; or ""."""
+    """Return the template cut after the segment with {actorId}, with /*; or ""."""
     segments = template.strip("/").split("/")
     end = next((at for at, segment in enumerate(segments, 1) if "{actorId}" in segment), 0)
     return "/".join(["", *segments[:end], "*"]) if end else ""
 
 
 def _may_be_of_others(namespace: Namespace, template: str, actor: str) -> bool:
-    """Whether a template, filled in for another actor, can lie in the namespace."""
+    """Whether the template of another actor can resolve to a path in the namespace."""
     above = template.strip("/").split("/")[: namespace.path.count("/") - 1]
     pattern = ""
     for at, part in enumerate(PLACEHOLDER.split("/".join(above))):

@@ -1,6 +1,6 @@
-"""The IAM policy that the agent needs on AWS, derived from its collections.
+"""Make the IAM policy that the agent's collections need.
 
-Values that only a deployment knows are ${VARIABLE}s: the account, the region, and secrets.
+Values of the deployment are ${VARIABLE}s: the account, the region and secrets.
 """
 
 import re
@@ -14,12 +14,12 @@ from .session_iam import erasure_statements, session_statements
 from .statements import ACCOUNT, REGION, Named, Statement
 
 PARTITIONS = {"cn-": "aws-cn", "us-gov-": "aws-us-gov"}
-VERSION = "2012-10-17"  # of the policy language
+VERSION = "2012-10-17"  # version of the policy language
 VARIABLE = re.compile("[$][{][A-Za-z0-9_]+[}]")
 
 
 def make_policy(project: Project, secrets_prefix: str = "") -> dict[str, Any]:
-    """Return the policy for the collections that the agent uses."""
+    """Return the IAM policy for the collections that the agent uses."""
     used, arn = project.used(), _start_of_arns(project)
 
     def statements_of(collection: Collection) -> list[Named]:
@@ -36,7 +36,7 @@ def make_policy(project: Project, secrets_prefix: str = "") -> dict[str, Any]:
 
 
 def make_erasure_policy(project: Project) -> dict[str, Any]:
-    """Return the policy for the calls of `forget` that turns do not make."""
+    """Return the IAM policy for the additional calls of `forget`."""
     arn = _start_of_arns(project)
 
     def statements_of(collection: Collection) -> list[Named]:
@@ -60,7 +60,7 @@ def _start_of_arns(project: Project) -> str:
 def _with_names(
     collections: list[Collection], statements_of: Callable[[Collection], list[Named]]
 ) -> list[Statement]:
-    """Return the statements of collections, each with an id of its own."""
+    """Return the statements of collections, with unique ids."""
     statements: dict[str, Statement] = {}
     for collection in collections:
         name = "".join(
@@ -75,12 +75,12 @@ def _with_names(
 
 
 def policy_file(project: Project) -> str:
-    """Return the file in which the policy is saved."""
+    """Return the file where `iam --save` writes the policy."""
     return f"iam/{project.agent_id}.policy.json"
 
 
 def erasure_policy_file(project: Project) -> str:
-    """Return the file in which the policy of `forget` is saved."""
+    """Return the file where `iam --erasure --save` writes the policy."""
     return f"iam/{project.agent_id}.erasure.json"
 
 
@@ -97,15 +97,15 @@ def is_filled_in(saved: Any, policy: Any) -> bool:
 
 
 def _secrets(collection: Collection, arn: str, prefix: str) -> list[str]:
-    """Return the secrets of AWS Secrets Manager that a collection names."""
-    found: list[str] = []
+    """Return the ARNs of a collection's secrets in AWS Secrets Manager."""
+    arns: list[str] = []
     for ref in collection.backend.secret_refs():
         name = ref.reference.partition("#")[0]
         if name.startswith("env:"):
             continue
         if not name.startswith("arn:"):
             name = f"{arn}:secretsmanager:{ref.region or REGION}:{ACCOUNT}{prefix}{name}"
-        # AWS adds six characters to the name, unless the reference is a whole ARN.
-        is_whole = ref.reference.startswith("arn:") and re.search("-[A-Za-z0-9]{6}$", name)
-        found.append(name if is_whole else f"{name}-??????")
-    return found
+        # AWS appends six random characters to the name; a complete ARN already has them.
+        is_complete = ref.reference.startswith("arn:") and re.search("-[A-Za-z0-9]{6}$", name)
+        arns.append(name if is_complete else f"{name}-??????")
+    return arns

@@ -1,4 +1,4 @@
-"""Long-term memory in a turn: searches, and adds texts, for its actor."""
+"""Search long-term memory and add texts, for the actor of the current turn."""
 
 from collections.abc import Collection
 
@@ -14,10 +14,11 @@ async def search(
     max_search_results: int | None = None,
     metadata: Metadata | None = None,
 ) -> Found:
-    """Return memories of the current actor, best first; `failures` names stores that failed.
+    """Return memories of the current actor, best first; `failures` has the failed stores.
 
-    Of all stores or some by name, at most so many of each, and only records with this metadata.
-    Raises ValueError for an unknown store or invalid values, RuntimeError outside a turn.
+    `stores` selects stores by name (default: all), `max_search_results` limits the results per
+    store, and `metadata` filters records. Raises ValueError for an unknown store or invalid values,
+    and RuntimeError outside a turn.
     """
     return await _turn().find(query, stores, max_search_results, metadata)
 
@@ -25,11 +26,11 @@ async def search(
 def add(
     text: str, *, stores: Collection[str] | None = None, metadata: Metadata | None = None
 ) -> None:
-    """Remember a text about the current actor when the turn commits.
+    """Add a text to the current actor's memory when the turn commits.
 
-    In all stores that take texts, or some by name; the log names one that fails. Raises
-    ValueError for a blank text, an unknown store or invalid metadata, RuntimeError outside a turn
-    or without a writable memory.
+    `stores` selects stores by name (default: all that accept texts). The log reports failed stores.
+    Raises ValueError for a blank text, an unknown store or invalid metadata. Raises RuntimeError
+    outside a turn or without a writable memory.
     """
     _turn().add(text, stores, metadata)
 

@@ -1,4 +1,4 @@
-"""A long-term memory in a file, for trials: user messages, found by the words of a query."""
+"""A long-term memory in a local file, for trials: finds user messages by the query's words."""
 
 import errno
 import json
@@ -23,18 +23,18 @@ from .namespaces import Namespace, Who, default_template, event_session, resolve
 log = logging.getLogger(__name__)
 Row = dict[str, Any]
 FOLDER = Path(".memory")
-MAX_ROWS = 10_000  # the last rows, which a search reads
+MAX_ROWS = 10_000  # a search reads only the last rows
 EVENT, RECORD = ("event", "token", "actor", "session", "at"), ("record", "namespace", "text", "at")
 STOP = "a an and are be did do does for how i in is it my of on or the to was what who you your"
 
 
 class LocalMemory:
-    """A Memory of the rows in a file: events, and each user message in each of its namespaces."""
+    """A Memory in a file: a row per event, and per user message and namespace."""
 
     after_erasure = ""
 
     def __init__(self, collection_id: str, templates: Sequence[str], note: str = "") -> None:
-        """`note` follows the path in `contact`."""
+        """Open the memory of a collection; `contact` is the path followed by `note`."""
         self._templates, self._lock = templates, RLock()
         self._path = FOLDER / f"{collection_id}.jsonl"
         self.contact = f"{self._path}{note}"
@@ -45,9 +45,9 @@ class LocalMemory:
         return self._path.exists()
 
     async def retrieve(
-        self, who: Who, namespace: Namespace, query: str, limit: int, metadata: Metadata
+        self, identity: Who, namespace: Namespace, query: str, limit: int, metadata: Metadata
     ) -> list[Record]:
-        """Return at most `limit` records for a query, best first; the newest of equal texts."""
+        """Return at most `limit` records for a query, best first; of equal texts, the newest."""
         wanted, newest = _words(query), dict[str, Row]()
         for row in reversed(await self._rows(lambda row: _is_in(namespace, row), MAX_ROWS)):
             if metadata.items() <= row.get("metadata", {}).items():
@@ -58,21 +58,21 @@ class LocalMemory:
             if (score := len(wanted & _words(text)) / max(1, len(wanted)))
         ]
         records.sort(key=lambda record: (record.text.endswith("?"), -record.score))
-        # An earlier question has the words of the query, but must not outrank a fact.
+        # An earlier question matches the words of the query, but must not outrank a fact.
         scores = accumulate((record.score for record in records), min)
         ranked = zip(records, scores, strict=True)
         return [replace(record, score=score) for record, score in ranked][:limit]
 
     async def create_event(self, event: Event) -> None:
-        """Keep the texts of an event, once for each token."""
-        who, at = event.who, event.at.isoformat()
-        head: Row = {"event": str(uuid4()), "token": event.token, "actor": who.actor}
+        """Store the texts of an event, once per token."""
+        identity, at = event.identity, event.at.isoformat()
+        head: Row = {"event": str(uuid4()), "token": event.token, "actor": identity.actor}
         items = [utterance[:2] for utterance in event.utterances]
-        head |= {"session": event_session(who.session_id), "at": at, "items": items}
-        # Only user messages: the offline model repeats them, which would fill the memory.
+        head |= {"session": event_session(identity.session_id), "at": at, "items": items}
+        # Only user messages: the echo model repeats them, so its replies would fill the memory.
         rows = [head] + [
             {"record": str(uuid4()), "namespace": path, "text": text, "at": at}
-            for path in [resolve(template, who).path for template in self._templates]
+            for path in [resolve(template, identity).path for template in self._templates]
             for role, text, *_ in event.utterances
             if role == "USER"
         ]
@@ -97,8 +97,8 @@ class LocalMemory:
         return list(dict.fromkeys(row["session"] for row in rows))
 
     async def events(self, actor: str, session: str) -> AsyncIterator[list[str]]:
-        own = {"actor": actor, "session": session}
-        yield [row["event"] for row in await self._rows(lambda row: own.items() <= row.items())]
+        fields = {"actor": actor, "session": session}
+        yield [row["event"] for row in await self._rows(lambda row: fields.items() <= row.items())]
 
     async def delete_event(self, actor: str, session: str, event: str) -> None:
         await anyio.to_thread.run_sync(self._delete, "event", {event})
@@ -119,17 +119,17 @@ class LocalMemory:
         return [row for row in rows if is_wanted(row)]
 
     def _read(self, last: int | None = None) -> list[Row]:
-        with self._alone():
+        with self._exclusive():
             if not self.exists:
                 return []
             with self._path.open(encoding="utf-8", errors="replace") as lines:
                 rows = deque(map(_parse, lines), maxlen=last)
         if None in rows:
-            log.warning("%s has lines that cannot be read; they are left out", self._path)
+            log.warning("%s has unreadable lines; they are ignored", self._path)
         return [row for row in rows if row is not None]
 
     def _append(self, rows: list[Row], token: str) -> None:
-        with self._alone():
+        with self._exclusive():
             if any(row.get("token") == token for row in self._read(MAX_ROWS)):
                 return
             FOLDER.mkdir(exist_ok=True)
@@ -139,28 +139,28 @@ class LocalMemory:
             is_torn = before[-1:] not in (b"", b"\n")
             text = (b"\n" if is_torn else b"") + _lines(rows)
             with self._path.open("ab", buffering=0) as file:
-                # In one write, so that no other process writes in between.
+                # One write call, so that other processes cannot write in between.
                 if file.write(text) < len(text):
-                    # Otherwise the token of a part would pass for that of the whole event.
+                    # A partial event would keep its token, and block the retry of the whole event.
                     file.truncate(len(before))
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _delete(self, kind: str, ids: set[str]) -> list[str]:
-        with self._alone():
+        with self._exclusive():
             rows = self._read()
             deleted = [row[kind] for row in rows if row.get(kind) in ids]
             if deleted:
-                beside = self._path.with_suffix(".tmp")
-                beside.touch(0o600)
+                temporary = self._path.with_suffix(".tmp")
+                temporary.touch(0o600)
                 try:
-                    beside.write_bytes(_lines(row for row in rows if row.get(kind) not in ids))
-                    beside.replace(self._path)
+                    temporary.write_bytes(_lines(row for row in rows if row.get(kind) not in ids))
+                    temporary.replace(self._path)
                 finally:
-                    beside.unlink(missing_ok=True)
+                    temporary.unlink(missing_ok=True)
         return deleted
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _exclusive(self) -> Iterator[None]:
         try:
             with self._lock:
                 yield

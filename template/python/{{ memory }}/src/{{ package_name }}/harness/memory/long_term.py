@@ -1,4 +1,4 @@
-"""`LongTermMemory`: connects the agent's memory collections to recall and recording."""
+"""The capability that connects memory collections to recall and recording."""
 
 from asyncio import Task, create_task
 from collections.abc import Awaitable, Callable, Sequence
@@ -31,15 +31,15 @@ SLASH = "An actor id must not contain /: the namespaces of two actors could over
 
 
 class LongTermMemory(Capability):
-    """The memories of the agent; does nothing without a memory collection."""
+    """The agent's memories. Does nothing without a memory collection."""
 
     settings: MemorySettings
-    traced_as = "memory"  # by TracedCalls, which sets `decorate`
+    traced_as = "memory"  # the span name for TracedCalls, which sets `decorate`
     decorate: Callable[[Any], Any] = staticmethod(lambda memory: memory)
-    # SessionErasure sets both.
+    # SessionErasure sets these two.
     is_forgotten: IsForgotten | None = None
     erase_sessions: Callable[[Any, list[str]], Awaitable[None]] | None = None
-    extract: Extract | None = None  # set by Extraction
+    extract: Extract | None = None  # Extraction sets it
 
     def __init__(
         self, settings: MemorySettings, before: Sequence[Capability], load: LoadModules
@@ -48,7 +48,7 @@ class LongTermMemory(Capability):
         self._declarations = Declarations.find(before)
         self.project_id = settings.project_id
         self._warming: list[Task[None]] = []
-        self.turns = WeakKeyDictionary[Turn, MemoryTurn]()  # that run
+        self.turns = WeakKeyDictionary[Turn, MemoryTurn]()  # the running turns
 
     @property
     def project(self) -> Project:
@@ -57,12 +57,12 @@ class LongTermMemory(Capability):
 
     @cached_property
     def policy(self) -> MemoryPolicy:
-        """What the owner decides."""
+        """The owner's decisions."""
         return policy_of(self.load)
 
     @cached_property
     def kinds(self) -> dict[str, Kind]:
-        """The kinds of memories, by the type of their backends."""
+        """The kinds of memories, by backend type."""
         secrets = self._declarations.secrets
         return {type: kind(self.settings, secrets) for type, kind in KINDS.items()}
 
@@ -101,7 +101,7 @@ class LongTermMemory(Capability):
 
     @property
     def readers(self) -> list[MemoryCollection]:
-        """The collections to search in turns."""
+        """The collections that turns search."""
         return [collection for collection in self.collections if collection.is_read]
 
     @property
@@ -111,7 +111,7 @@ class LongTermMemory(Capability):
 
     @cached_property
     def recorder(self) -> Recorder:
-        """The recorder, which sends committed turns to the writers."""
+        """The recorder that sends committed turns to the writers."""
         return Recorder(self.writers, self.policy, self.is_forgotten, self.extract)
 
     @property
@@ -136,21 +136,21 @@ class LongTermMemory(Capability):
 
     @property
     def problem(self) -> str:
-        """Why the memories cannot work with these settings, or ""."""
+        """The reason why the memories cannot work with these settings, or ""."""
         return next(filter(None, map(_problem, self.collections)), "")
 
     def check(self) -> list[Finding]:
         if not self._declarations.is_valid:
             return []
         problem = self.problem
-        found = [diagnostic("SET-PROJECT_ID", f"{problem}.", "warning")] if problem else []
-        return [*found, *check_policy(self.project, self.settings.secrets_prefix)]
+        findings = [diagnostic("SET-PROJECT_ID", f"{problem}.", "warning")] if problem else []
+        return [*findings, *check_policy(self.project, self.settings.secrets_prefix)]
 
     async def ping(self) -> list[Finding]:
         return await check_resources(self.project, self.collections, self.kinds, self.project_id)
 
     async def open(self, runtime: Runtime) -> None:
-        """Check the writers, and start to make clients, so that the first turn does not wait.
+        """Check the writers, and create clients in the background for the first turn.
 
         Raises AgentError if the memories cannot work as declared.
         """
@@ -169,11 +169,11 @@ class LongTermMemory(Capability):
         for writer in self.writers:
             place = await writer.memory.writes_to()
             if place and known.setdefault(place, writer.id) != writer.id:
-                what = f"collections {known[place]} and {writer.id} both write to the same memory"
-                raise MemoryUnavailable(f"{what}: it would record each turn twice")
+                problem = f"collections {known[place]} and {writer.id} write to the same memory"
+                raise MemoryUnavailable(f"{problem}, which would record each turn twice")
 
     def begin(self, turn: Turn) -> MemoryTurn:
-        """Make the MemoryTurn that recall and the tools of this turn share.
+        """Make the MemoryTurn that recall and the turn's tools share.
 
         Raises AgentError `actor_required` and `invalid_actor`.
         """
@@ -182,7 +182,7 @@ class LongTermMemory(Capability):
         if self.actor_required and "/" in (turn.actor or ""):
             raise AgentError("invalid_actor", SLASH)
         memory_turn = self.turn_of(turn.actor or "", turn.session_id)
-        kept: Any = turn.kept.get("added", [])  # of a turn that goes on
+        kept: Any = turn.kept.get("added", [])  # texts from before a pending approval
         memory_turn.added = [Utterance(*fields) for fields in kept]
         turn.kept["added"] = memory_turn.added
         memory_turn.recalled = turn.recalled
@@ -191,7 +191,7 @@ class LongTermMemory(Capability):
         return memory_turn
 
     def turn_of(self, actor: str, session_id: str) -> MemoryTurn:
-        """Return a MemoryTurn of an actor."""
+        """Return a MemoryTurn for an actor and session."""
         turn = MemoryTurn(
             Who(actor, session_id, self.project_id),
             self.readers,
@@ -206,18 +206,18 @@ class LongTermMemory(Capability):
         return turn
 
     def prepare(self, turn: Turn, options: dict[str, Any]) -> None:
-        """Add memories and their tools to the agent of a turn. Raises as `begin` does."""
+        """Add memories and memory tools to the turn's agent. Raises as `begin` does."""
         adapter.prepare(self.begin(turn), options, self.settings)
 
     def committed(self, turn: Turn, messages: list[Any]) -> None:
         adapter.record(self.recorder, self.turns[turn], messages)
 
     def session_ended(self, session_id: str) -> None:
-        """Record the turns of the session that wait for others."""
+        """Record the session's turns that wait for later turns."""
         self.recorder.flush(session_id)
 
     async def close(self) -> None:
-        """Record waiting turns within SHUTDOWN_GRACE_SECONDS, and accept no more."""
+        """Record waiting turns within SHUTDOWN_GRACE_SECONDS, and stop accepting turns."""
         await self.recorder.close(self.settings.shutdown_grace_seconds)
 
 

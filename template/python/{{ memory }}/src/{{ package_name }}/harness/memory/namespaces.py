@@ -1,4 +1,4 @@
-"""Namespace templates, and the actor, session and project that fill them in."""
+"""Resolve namespace templates for an actor, session and project."""
 
 import re
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ class Who:
 
 @dataclass(frozen=True)
 class Namespace:
-    """A namespace, alone or with all namespaces below."""
+    """A namespace; with `is_subtree`, also all namespaces below it."""
 
     path: str  # such as /users/alice/
     is_subtree: bool = False
 
     @property
     def parameter(self) -> dict[str, str]:
-        """The parameter for calls of AgentCore."""
+        """The request parameter of AgentCore."""
         return {"namespacePath" if self.is_subtree else "namespace": self.path}
 
     def holds(self, path: str) -> bool:
@@ -34,20 +34,20 @@ class Namespace:
         return path.startswith(self.path) if self.is_subtree else path == self.path
 
 
-def resolve(template: str, who: Who) -> Namespace:
-    """Fill in a template, in one pass; a final `/*` includes all namespaces below.
+def resolve(template: str, identity: Who) -> Namespace:
+    """Fill in the placeholders of a template; a final `/*` includes all namespaces below.
 
-    Raises ValueError with the reason, also if the namespaces of two actors could overlap.
+    Values are not expanded again. Raises ValueError, also if two actors' namespaces could overlap.
     """
     values = {
-        "actorId": who.actor,
-        "sessionId": event_session(who.session_id),
-        "projectId": who.project_id,
-        "memoryStrategyId": "local",  # of a file: a service fills it in before
+        "actorId": identity.actor,
+        "sessionId": event_session(identity.session_id),
+        "projectId": identity.project_id,
+        "memoryStrategyId": "local",  # for files; services replace it earlier
     }
     for segment in template.split("/"):
         if "{actorId}" in segment and len(PLACEHOLDER.findall(segment)) > 1:
-            raise ValueError(f"{template}: {{actorId}} needs a segment without other placeholders")
+            raise ValueError(f"{template}: {{actorId}} must be the only placeholder of its segment")
 
     def value_of(match: re.Match[str]) -> str:
         name = match[1]
@@ -57,25 +57,25 @@ def resolve(template: str, who: Who) -> Namespace:
         if not value:
             raise ValueError(f"{template}: {{{name}}} has no value")
         if re.search("[/*]", value):
-            raise ValueError(f"{template}: the value of {{{name}}} has a / or a *")
+            raise ValueError(f"{template}: the value of {{{name}}} contains / or *")
         return value
 
     is_subtree = template.endswith("/*")
     path = PLACEHOLDER.sub(value_of, template.removesuffix("*") if is_subtree else template)
-    if left := re.search(r"\{\w*\}?|[}*]", path):
-        raise ValueError(f"{template}: {left[0]} is left over")
+    if rest := re.search(r"\{\w*\}?|[}*]", path):
+        raise ValueError(f"{template}: {rest[0]} is not a known placeholder")
     if not path.strip("/"):
-        raise ValueError(f"{template}: it names no namespace")
+        raise ValueError(f"{template}: the namespace is empty")
     return Namespace(f"/{path.strip('/')}/", is_subtree)
 
 
 def event_session(session_id: str) -> str:
-    """Return the name of a session in AgentCore Memory, which allows 100 characters."""
+    """Return the session's name in AgentCore Memory: at most 100 characters."""
     if len(session_id) <= 100:
         return session_id
     return f"{session_id[:60]}-{sha256(session_id.encode()).hexdigest()[:32]}"
 
 
 def default_template(lifetime: str) -> str:
-    """Return the namespace of a collection whose file names none."""
+    """Return the namespace template for a collection without `retrieval_config`."""
     return "/users/{actorId}" if lifetime == "user" else "/projects/{projectId}"

@@ -1,4 +1,4 @@
-"""Recall: searches the namespaces a turn may read, within a time limit."""
+"""Recall memories: search the namespaces of a turn, within a time limit."""
 
 import asyncio
 import logging
@@ -27,22 +27,22 @@ from .base import (
     Utterance,
     describe_failure,
 )
-from .hits import Found, Hit, Shown, best
+from .hits import Found, Hit, Injection, best
 from .namespaces import Who, resolve
 from .policy import MemoryPolicy
 
 log = logging.getLogger(__name__)
 Readers = Sequence[MemoryCollection]
-MAX_QUERY_CHARS = 10_000  # UTF-16 units, as the service counts
-MAX_RESULTS = 100  # records of one call
+MAX_QUERY_CHARS = 10_000  # UTF-16 units, as in AgentCore
+MAX_RESULTS = 100  # records per call
 
 
 class MemoryTurn:
-    """Long-term memory in one turn: what it recalls, and what it adds when it commits."""
+    """The long-term memory of one turn: its searches, and the texts it adds on commit."""
 
     def __init__(
         self,
-        who: Who,
+        identity: Who,
         readers: Readers,
         *,
         warming: Sequence[asyncio.Task[None]] = (),
@@ -52,43 +52,45 @@ class MemoryTurn:
         writers: Sequence[str] = (),
         descriptions: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        self.who, self.readers, self.began = who, readers, datetime.now(UTC)
+        self.identity, self.readers, self.began = identity, readers, datetime.now(UTC)
         self.policy = policy
         self.added: list[Utterance] = []
-        self.shown = Shown()  # to the last model call
-        self.recalled = list[str]()  # what all model calls were shown
-        self.first: asyncio.Future[Sequence[Hit]] | None = None  # what is found for "userTurn"
-        self.calls = 0  # of models
-        self.stores: list[Any] = []  # of the owner
+        self.injection = Injection()  # of the last model call
+        self.recalled = list[str]()  # the texts of memories shown to any model call
+        self.first: asyncio.Future[Sequence[Hit]] | None = (
+            None  # the search that all model calls share
+        )
+        self.calls = 0  # model calls so far
+        self.stores: list[Any] = []  # the owner's stores
         self.is_over = False
-        self.model: Any = None  # of the turn
+        self.model: Any = None  # the turn's model
         self._warming, self._seconds, self.writers = warming, seconds, writers
-        # Factor of the results to request, as some are not relevant enough.
+        # Request more results by this factor: some are below the relevance score.
         self._overfetch = overfetch
-        self.descriptions = descriptions  # of all collections, for models
+        self.descriptions = descriptions  # of the collections, for models
 
     @property
     def targets(self) -> list[str]:
-        """The names of the stores that a text can be added to."""
+        """The names of the stores that accept texts."""
         return [*self.writers, *(store.name for store in self.stores if store.takes_texts)]
 
     def add(
         self, text: str, stores: Collection[str] | None = None, metadata: Metadata | None = None
     ) -> None:
-        """Remember a text when the turn commits. Raises ValueError and RuntimeError."""
+        """Add a text when the turn commits. Raises ValueError and RuntimeError."""
         if is_blank(text):
-            raise ValueError("A blank text cannot be remembered.")
+            raise ValueError("The text is blank: add a text with content.")
         if not self.targets:
-            raise RuntimeError("This agent has no long-term memory that it may write to.")
+            raise RuntimeError("This agent has no writable long-term memory.")
         if self.is_over:
-            raise RuntimeError("The turn is over.")
+            raise RuntimeError("The turn is over: add texts before it ends.")
         if problem := metadata_problem(metadata or {}):
             raise ValueError(f"Metadata: {problem}.")
         names = None if stores is None else tuple(_known(stores, self.targets))
         self.added.append(Utterance("USER", text, metadata or {}, names, True))
 
     def end(self) -> list[Utterance]:
-        """End a committed turn, and return the texts that it added."""
+        """End a committed turn, and return its added texts."""
         self.is_over = True
         return self.added
 
@@ -96,30 +98,37 @@ class MemoryTurn:
         self,
         query: str,
         stores: Collection[str] | None = None,
-        most: int | None = None,
+        limit: int | None = None,
         metadata: Metadata | None = None,
     ) -> Found:
-        """Search stores by name, None for all, for at most `most` hits of each.
+        """Search stores by name (None: all), for at most `limit` hits per store.
 
-        Raises ValueError for an unknown store and what a search does not allow. A search by
-        metadata knows no stores of the owner: they have no filter.
+        Raises ValueError for an unknown store and for invalid values. A search with metadata skips
+        the owner's stores: they cannot filter.
         """
-        if most is not None and most < 1:
+        if limit is not None and limit < 1:
             raise ValueError("max_search_results must be at least 1.")
         if problem := filter_problem(metadata or {}):
             raise ValueError(f"Metadata: {problem}.")
-        own = [] if metadata else self.stores
-        known = [*(reader.id for reader in self.readers), *(store.name for store in own)]
+        stores_of_owner = [] if metadata else self.stores
+        known = [
+            *(reader.id for reader in self.readers),
+            *(store.name for store in stores_of_owner),
+        ]
         names = known if stores is None else _known(stores, known)
         readers = [reader for reader in self.readers if reader.id in names]
         found, counts = Found(), Counter[str]()
         all = await asyncio.gather(
             self.search(query, readers, metadata or {}, found.failures),
-            *[store.hits(query, most, found.failures) for store in own if store.name in names],
+            *[
+                store.hits(query, limit, found.failures)
+                for store in stores_of_owner
+                if store.name in names
+            ],
         )
         for hit in best([hit for hits in all for hit in hits]):
             counts[hit.collection] += 1
-            if most is None or counts[hit.collection] <= most:
+            if limit is None or counts[hit.collection] <= limit:
                 found.append(hit)
         return found
 
@@ -130,16 +139,16 @@ class MemoryTurn:
         metadata: Metadata = NOTHING,
         failures: dict[str, str] | None = None,
     ) -> list[Hit]:
-        """Return memories that match the end of a query, best first, within the timeout.
+        """Search for the end of a query; return hits, best first, within the time limit.
 
-        Never raises: a memory that fails or is late is left out, logged, and added to `failures`.
+        Never raises: a failed or late memory is skipped, logged, and added to `failures`.
         """
         failures = {} if failures is None else failures
         units = query.encode("utf-16-le", "surrogatepass")[-2 * MAX_QUERY_CHARS :]
         query = units.decode("utf-16-le", "ignore")
         if is_blank(query):
             return []
-        if self._warming:  # the first turn must not lose its memories to an import
+        if self._warming:  # slow imports must not count against the first turn's time limit
             await asyncio.wait(self._warming)
         end = asyncio.get_running_loop().time() + self._seconds
         readers = self.readers if readers is None else readers
@@ -177,13 +186,14 @@ class MemoryTurn:
         query: str,
         metadata: Metadata,
     ) -> list[Hit]:
-        namespace, wanted = resolve(template, self.who), {**metadata, **config.metadata}
-        if not metadata.items() <= wanted.items():
-            return []  # the file wants another value
-        if len(wanted) > MAX_FILTERS:
-            raise MemoryUnavailable(f"with the metadata of its file, more than {MAX_FILTERS} keys")
+        namespace, filters = resolve(template, self.identity), {**metadata, **config.metadata}
+        if not metadata.items() <= filters.items():
+            return []  # the file requires another value
+        if len(filters) > MAX_FILTERS:
+            problem = f"with the metadata of its file, the search has over {MAX_FILTERS} keys"
+            raise MemoryUnavailable(problem)
         limit = min(MAX_RESULTS, self._overfetch * config.top_k)
-        records = await reader.traced.retrieve(self.who, namespace, query, limit, wanted)
+        records = await reader.traced.retrieve(self.identity, namespace, query, limit, filters)
         return [
             Hit(**vars(record) | {"collection": reader.id})
             for record in sorted(records, key=lambda record: -record.score)
@@ -201,20 +211,22 @@ class MemoryTurn:
                 yield
             return
         except TimeoutError:
-            why = f"no answer within {self._seconds} s"
-        except Exception as error:  # noqa: BLE001 (the turn goes on, whatever the error)
-            why = describe_failure(error)
-        log.warning("nothing recalled from %s, %s: %s", id, where, why)
-        failures[id] = f"{where}: {why}"
+            reason = f"no answer within {self._seconds} s"
+        except Exception as error:  # noqa: BLE001 (the turn continues after any error)
+            reason = describe_failure(error)
+        log.warning("nothing recalled from %s, %s: %s", id, where, reason)
+        failures[id] = f"{where}: {reason}"
 
 
-current: ContextVar[MemoryTurn] = ContextVar("turn")  # inherited by the tools of the turn
+current: ContextVar[MemoryTurn] = ContextVar("turn")  # the turn's tools inherit it
 
 
 def _known(stores: Collection[str], known: Collection[str]) -> list[str]:
     if not stores:
-        raise ValueError("No store is named: name one, or leave stores out for all.")
+        raise ValueError("The list of stores is empty: name a store, or omit stores to use all.")
     for name in stores:
         if name not in known:
-            raise ValueError(f"There is no store {name} here, only {', '.join(known) or 'none'}.")
+            raise ValueError(
+                f"Store {name} does not exist; stores here: {', '.join(known) or 'none'}."
+            )
     return [*stores]

@@ -1,4 +1,4 @@
-"""Recording: sends committed turns to long-term memory as events, in the background."""
+"""Record committed turns: send them to long-term memory as events, in the background."""
 
 import asyncio
 import logging
@@ -24,23 +24,23 @@ from .base import (
 )
 from .namespaces import Who
 from .policy import MemoryPolicy
-from .retry_queue import MAX_BYTES, MAX_TURNS, RetryQueue, Waiting, Work
+from .retry_queue import MAX_BYTES, MAX_TURNS, QueueItem, RetryQueue, Work
 
 log = logging.getLogger(__name__)
-MAX_TEXT_CHARS = 100_000  # UTF-16 units, as the service counts
-MAX_UTTERANCES = 100  # of one event
-MAX_CALLS = 3  # of a model for the facts of a turn; it may bill each, also if it fails
+MAX_TEXT_CHARS = 100_000  # UTF-16 units, as in AgentCore
+MAX_UTTERANCES = 100  # per event
+MAX_CALLS = 3  # model calls per extraction: failed calls may be billed too
 
-Said = tuple[list[Utterance], datetime]  # the texts of a turn, and its start
-# Whether `forget` erased an actor after a turn began; only a session store has the answer.
+RecordedTurn = tuple[list[Utterance], datetime]  # its texts and start time
+# Whether `forget` erased an actor after a turn began. Needs a session store.
 IsForgotten = Callable[[str, datetime], Awaitable[bool]]
-# Returns the facts that a model finds in the texts of an actor's turns. Raises MemoryRefused if a
-# repetition would fail, too, and MemoryUnavailable: a transient one if the model was not billed.
+# Extracts facts from the texts of an actor's turns. Raises MemoryRefused if a retry would fail too,
+# else MemoryUnavailable, which is transient if the model was not billed.
 Extract = Callable[[str, Turns], Awaitable[list[Utterance]]]
 
 
 class Recorder:
-    """Sends committed turns to all writers. Never raises, and delays no turn."""
+    """Sends committed turns to all writers. Never raises or delays a turn."""
 
     def __init__(
         self,
@@ -56,112 +56,115 @@ class Recorder:
         }
         self._others: dict[str, RetryQueue] = {}
         self._is_forgotten, self._extract = is_forgotten, extract
-        self._held: dict[tuple[str, Who], list[Waiting]] = {}  # until a trigger
+        self._batches: dict[tuple[str, Who], list[QueueItem]] = {}  # turns to record together
         self._timers: dict[tuple[str, Who], asyncio.TimerHandle] = {}
 
     @property
     def is_waiting(self) -> bool:
-        """Whether some turns are still to be sent."""
-        return bool(self._held) or any(queue.is_waiting for queue in self._queues)
+        """Whether some turns are not sent yet."""
+        return bool(self._batches) or any(queue.is_waiting for queue in self._queues)
 
     @property
     def waiting(self) -> dict[str, int]:
-        """How many turns are still to be sent, by the collection or store; from any thread."""
+        """The number of unsent turns by collection or store. Thread-safe."""
         turns = {queue.name: queue.turns for queue in self._queues}
-        for (name, _), held in [*self._held.items()]:
-            turns[name] += len(held)
+        for (name, _), batch in [*self._batches.items()]:
+            turns[name] += len(batch)
         return turns
 
-    def record(self, who: Who, utterances: Sequence[Utterance], began: datetime) -> None:
-        """Send the texts of a turn, in order, without blank texts; `began` is its start."""
-        texts = to_record(self._policy, who, utterances)
+    def record(self, identity: Who, utterances: Sequence[Utterance], began: datetime) -> None:
+        """Send the texts of a turn, in order, without blank texts; `began` is its start time."""
+        texts = to_record(self._policy, identity, utterances)
         for name in self._events:
-            own = [text for text in texts if text.is_for(name)]
-            if own:
-                size = sum(len(text.text.encode()) for text in own)
-                self._hold(name, who, Waiting((who, own, began), size))
+            selected = [text for text in texts if text.is_for(name)]
+            if selected:
+                size = sum(len(text.text.encode()) for text in selected)
+                self._add_to_batch(name, identity, QueueItem((identity, selected, began), size))
 
     def flush(self, session_id: str) -> None:
-        """Send the turns of a session that wait for more turns."""
-        for name, who in [*self._held]:
-            if who.session_id == session_id:
-                self._release(name, who)
+        """Send the session's turns that wait for later turns."""
+        for name, identity in [*self._batches]:
+            if identity.session_id == session_id:
+                self._send_batch(name, identity)
 
-    def put(self, name: str, who: Who, attempt: Callable[[], Awaitable[object]], size: int) -> None:
-        """Repeat other work of a turn until it succeeds, in the order of the session."""
+    def put(
+        self, name: str, identity: Who, attempt: Callable[[], Awaitable[object]], size: int
+    ) -> None:
+        """Retry other work of a turn until it succeeds, in the order of the session."""
         self._others = {name: queue for name, queue in self._others.items() if queue.is_waiting}
         queue = self._others.setdefault(
-            name, RetryQueue(name, lambda waiting: Work(waiting.popleft().what))
+            name, RetryQueue(name, lambda waiting: Work(waiting.popleft().payload))
         )
-        queue.put(who, Waiting(attempt, size))
+        queue.put(identity, QueueItem(attempt, size))
 
     async def close(self, seconds: float) -> None:
-        """Send waiting turns within `seconds`; the rest is lost, with an error in the log."""
-        self._release_all()
+        """Send waiting turns within `seconds`; the log reports lost turns."""
+        self._send_batches()
         await asyncio.gather(*[queue.close(seconds) for queue in self._queues])
 
     @property
     def _queues(self) -> list[RetryQueue]:
         return [*self._events.values(), *self._others.values()]
 
-    def _hold(self, name: str, who: Who, item: Waiting) -> None:
-        held = self._held.setdefault((name, who), [])
-        held.append(item)
-        if self._is_due(name, who, [waiting.what[1] for waiting in held]):
-            self._release(name, who)
-        elif (name, who) not in self._timers:
-            # In a context of its own: that of the turn would keep its session in memory.
-            later, loop = partial(self._release, name, who), asyncio.get_running_loop()
-            timer = loop.call_later(self._policy.max_wait_seconds, later, context=Context())
-            self._timers[name, who] = timer
-        items = [waiting for held in self._held.values() for waiting in held]
+    def _add_to_batch(self, name: str, identity: Who, item: QueueItem) -> None:
+        batch = self._batches.setdefault((name, identity), [])
+        batch.append(item)
+        if self._is_due(name, identity, [waiting.payload[1] for waiting in batch]):
+            self._send_batch(name, identity)
+        elif (name, identity) not in self._timers:
+            # An empty context: the turn's context would keep its session in memory.
+            send, loop = partial(self._send_batch, name, identity), asyncio.get_running_loop()
+            timer = loop.call_later(self._policy.max_wait_seconds, send, context=Context())
+            self._timers[name, identity] = timer
+        items = [waiting for batch in self._batches.values() for waiting in batch]
         if len(items) > MAX_TURNS or sum(waiting.size for waiting in items) > MAX_BYTES:
-            self._release_all()
+            self._send_batches()
 
-    def _is_due(self, name: str, who: Who, turns: Turns) -> bool:
+    def _is_due(self, name: str, identity: Who, turns: Turns) -> bool:
         try:
-            return bool(self._policy.is_due(name, who, turns))
-        except Exception as error:  # noqa: BLE001 (of the owner; nothing is lost)
+            return bool(self._policy.is_due(name, identity, turns))
+        except Exception as error:  # noqa: BLE001 (owner's code; no turn is lost)
             log.warning("turns are recorded now: own_memory failed: %s", describe(error))
             return True
 
-    def _release(self, name: str, who: Who) -> None:
-        """Send what was held, as one event if it fits."""
-        if timer := self._timers.pop((name, who), None):
+    def _send_batch(self, name: str, identity: Who) -> None:
+        """Send the turns of a batch, as one event if they fit."""
+        if timer := self._timers.pop((name, identity), None):
             timer.cancel()
-        held = self._held.pop((name, who), [])
-        for waiting in held:
-            waiting.group = held
-            self._events[name].put(who, waiting)
+        batch = self._batches.pop((name, identity), [])
+        for waiting in batch:
+            waiting.group = batch
+            self._events[name].put(identity, waiting)
 
-    def _release_all(self) -> None:
-        for name, who in [*self._held]:
-            self._release(name, who)
+    def _send_batches(self) -> None:
+        for name, identity in [*self._batches]:
+            self._send_batch(name, identity)
 
-    def _next_event(self, writer: MemoryCollection, waiting: deque[Waiting]) -> Work:
-        """Make an event of the first turns that wait in a session."""
+    def _next_event(self, writer: MemoryCollection, waiting: deque[QueueItem]) -> Work:
+        """Turn the first waiting turns of a session into a job."""
         first = waiting.popleft()
-        who, texts, began = first.what
+        identity, texts, began = first.payload
         turns, count = [(texts, began)], len(texts)
         for other in [*waiting]:
-            _, more, began = other.what
+            _, more, began = other.payload
             if other.group is not first.group and count + len(more) > writer.batch_size:
                 break
             turns.append((more, began))
             count += len(more)
             waiting.remove(other)
         events: deque[Event] | None = None
-        facts_of = self._extracting(writer, who.actor)
+        texts_of = self._extractor(writer, identity.actor)
 
         async def attempt() -> None:
             nonlocal turns, events
             while events is None or events:
-                left = await self._not_forgotten(who.actor, turns)
-                if events is None or len(left) < len(turns):
-                    found = await facts_of([texts for texts, _ in left])
-                    turns, events = left, deque()
-                    if left:
-                        events.extend(events_of(who, found, [began for _, began in left], writer))
+                remaining = await self._not_forgotten(identity.actor, turns)
+                if events is None or len(remaining) < len(turns):
+                    texts = await texts_of([texts for texts, _ in remaining])
+                    turns, events = remaining, deque()
+                    if remaining:
+                        starts = [began for _, began in remaining]
+                        events.extend(events_of(identity, texts, starts, writer))
                     if writer.extracts:
                         continue  # `forget` may have run while the model answered
                 if events:
@@ -170,12 +173,12 @@ class Recorder:
 
         return Work(attempt, len(turns))
 
-    def _extracting(
+    def _extractor(
         self, writer: MemoryCollection, actor: str
     ) -> Callable[[Turns], Awaitable[list[Utterance]]]:
-        """Return what makes the texts to send of those of turns.
+        """Return a function that maps turns to the texts to send: extracted facts, if declared.
 
-        A model that is late is awaited, and not asked again.
+        A retry awaits a late extraction instead of starting another.
         """
         tasks: dict[int, asyncio.Task[list[Utterance]]] = {}
         calls = 0
@@ -188,8 +191,8 @@ class Recorder:
                 calls += not (isinstance(error, MemoryUnavailable) and error.transient)
                 if calls < MAX_CALLS and not isinstance(error, MemoryRefused):
                     raise
-                why = describe_failure(error)
-            log.error("%s: turns not recorded: %d (%s)", writer.id, len(turns), why)
+                reason = describe_failure(error)
+            log.error("%s: turns not recorded: %d (%s)", writer.id, len(turns), reason)
             return [text for texts in turns for text in texts if text.is_fact]
 
         async def texts_of(turns: Turns) -> list[Utterance]:
@@ -203,44 +206,46 @@ class Recorder:
 
         return texts_of
 
-    async def _not_forgotten(self, actor: str, turns: list[Said]) -> list[Said]:
-        """Return the turns that began after `forget` erased the actor, if it did."""
+    async def _not_forgotten(self, actor: str, turns: list[RecordedTurn]) -> list[RecordedTurn]:
+        """Return the turns that began after `forget` erased the actor; all without an erasure."""
         if self._is_forgotten and turns and await self._is_forgotten(actor, turns[0][1]):
             return await self._not_forgotten(actor, turns[1:])
         return turns
 
 
-def to_record(policy: MemoryPolicy, who: Who, utterances: Sequence[Utterance]) -> list[Utterance]:
-    """Return the texts that are recorded, as the service accepts them, with their metadata."""
-    wanted = [utterance for utterance in utterances if _is_recorded(policy, who, utterance)]
-    return split_utterances([_with_metadata(policy, who, utterance) for utterance in wanted])
+def to_record(
+    policy: MemoryPolicy, identity: Who, utterances: Sequence[Utterance]
+) -> list[Utterance]:
+    """Return the texts to record, in sizes that the service accepts, with metadata."""
+    wanted = [utterance for utterance in utterances if _is_recorded(policy, identity, utterance)]
+    return split_utterances([_with_metadata(policy, identity, utterance) for utterance in wanted])
 
 
 def events_of(
-    who: Who, texts: list[Utterance], began: Sequence[datetime], writer: MemoryCollection
+    identity: Who, texts: list[Utterance], began: Sequence[datetime], writer: MemoryCollection
 ) -> list[Event]:
-    """Return texts of turns as events; `began` has the starts of the turns.
+    """Return the texts of turns as events; `began` has the start times of the turns.
 
-    More texts than an event allows become several events, and so do texts of other metadata.
+    An event has texts with equal metadata, at most MAX_UTTERANCES.
     """
     parts = [
         same[start : start + MAX_UTTERANCES]
         for same in ([*group] for _, group in groupby(texts, key=lambda text: text.metadata))
         for start in range(0, len(same), MAX_UTTERANCES)
     ]
-    return [Event(who, part, str(uuid4()), began, writer.project_id) for part in parts]
+    return [Event(identity, part, str(uuid4()), began, writer.project_id) for part in parts]
 
 
-def _is_recorded(policy: MemoryPolicy, who: Who, utterance: Utterance) -> bool:
+def _is_recorded(policy: MemoryPolicy, identity: Who, utterance: Utterance) -> bool:
     try:
-        return policy.is_recorded(who, utterance)
+        return policy.is_recorded(identity, utterance)
     except Exception as error:  # noqa: BLE001
         log.warning("a text is not recorded: own_memory failed: %s", describe(error))
         return False
 
 
 def split_utterances(utterances: Sequence[Utterance]) -> list[Utterance]:
-    """Return texts as the service accepts them: adjacent ones joined, long ones split."""
+    """Join adjacent texts of a speaker, and split texts that are too long for the service."""
     texts = [
         utterance._replace(text=well_formed(utterance.text))
         for utterance in utterances
@@ -255,15 +260,15 @@ def split_utterances(utterances: Sequence[Utterance]) -> list[Utterance]:
     ]
 
 
-def _with_metadata(policy: MemoryPolicy, who: Who, utterance: Utterance) -> Utterance:
+def _with_metadata(policy: MemoryPolicy, identity: Who, utterance: Utterance) -> Utterance:
     try:
-        metadata = {**policy.metadata_of(who, utterance), **utterance.metadata}
-        why = metadata_problem(metadata)
-    except Exception as error:  # noqa: BLE001 (of the owner; the text is recorded all the same)
-        metadata, why = {}, describe(error)
-    if not why:
+        metadata = {**policy.metadata_of(identity, utterance), **utterance.metadata}
+        reason = metadata_problem(metadata)
+    except Exception as error:  # noqa: BLE001 (owner's code; the text is still recorded)
+        metadata, reason = {}, describe(error)
+    if not reason:
         return utterance._replace(metadata=metadata)
-    log.warning("a text is recorded without its metadata: own_memory: %s", why)
+    log.warning("a text is recorded without its metadata: own_memory: %s", reason)
     return utterance
 
 

@@ -15,5 +15,5 @@ class MemorySettings(DeclarationSettings):
     recall_timeout_seconds: int = integer(2, 1, 60)
     recall_overfetch: int = integer(4, 1, 100)
     add_memory_tool: int = integer(0, 0, 1)
-    # AgentCore Memory allows no other values of a namespace variable.
+    # The values that AgentCore Memory allows for a namespace variable.
     project_id: str | None = string(PROJECT_ID, f"a text that matches {PROJECT_ID}", None)

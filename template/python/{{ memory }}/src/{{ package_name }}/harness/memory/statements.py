@@ -1,4 +1,4 @@
-"""The parts of a statement in the IAM policy."""
+"""Build the statements of an IAM policy."""
 
 import re
 from typing import Any
@@ -16,7 +16,7 @@ def allow(service: str, verbs: list[str], resource: str) -> Statement:
 
 
 def variable(reference: str) -> str:
-    """Return the variable that stands for the value of a secret."""
+    """Return the policy variable that stands for the value of a secret."""
     if reference.startswith("env:"):
         return f"${{{re.sub('[^A-Za-z0-9_]+', '_', reference[4:])}}}"
     name = reference.rpartition(":secret:")[2]

@@ -1,4 +1,4 @@
-// The search of AgentCore memories, by the store that the SDK has for Strands.
+// Search AgentCore memories with the AgentCore SDK's store for Strands.
 
 import type {
   BedrockAgentCoreClient,
@@ -15,7 +15,7 @@ const load = () => import('bedrock-agentcore/memory/strands')
 /** A memory that the SDK's store searches. */
 export class AgentCoreMemory extends AgentCore implements Memory {
   override async warmUp(collection: MemoryCollection): Promise<void> {
-    // It takes longer than a search may.
+    // The import takes longer than a search's time limit.
     await Promise.allSettled([super.warmUp(collection), collection.isRead ? load() : null])
   }
 
@@ -23,12 +23,12 @@ export class AgentCoreMemory extends AgentCore implements Memory {
     namespace: Namespace,
     query: string,
     topK: number,
-    who: Who,
+    identity: Who,
     metadata: Metadata,
   ): Promise<MemoryRecord[]> {
     const { AgentCoreMemoryStore } = await load()
     const entries = await this.call('recall', async (client, memoryId, { abortSignal }) => {
-      // The SDK reads one page, of 20 records by default, has no filters, and passes no signal.
+      // The SDK reads one page of 20 records by default, without filters or a signal.
       const send = (command: RetrieveMemoryRecordsCommand) => {
         command.input.maxResults = topK
         Object.assign(command.input.searchCriteria!, filtersFor(metadata))
@@ -36,9 +36,9 @@ export class AgentCoreMemory extends AgentCore implements Memory {
       }
       const store = new AgentCoreMemoryStore({
         memoryId,
-        actorId: who.actor,
-        sessionId: eventSession(who.sessionId),
-        ...namespace.wire,
+        actorId: identity.actor,
+        sessionId: eventSession(identity.sessionId),
+        ...namespace.parameter,
         maxSearchResults: topK,
         client: { send } as unknown as BedrockAgentCoreClient,
       })
@@ -51,6 +51,6 @@ export class AgentCoreMemory extends AgentCore implements Memory {
 function recordOf({ content, metadata = {} }: MemoryEntry): MemoryRecord {
   const { _id = '', _score = 0, _namespaces: namespaces = [], _createdAt = '' } = metadata
   const [namespace = ''] = namespaces as string[]
-  const known = { id: String(_id), score: Number(_score), createdAt: String(_createdAt) }
-  return { text: content, namespace, ...known }
+  const details = { id: String(_id), score: Number(_score), createdAt: String(_createdAt) }
+  return { text: content, namespace, ...details }
 }

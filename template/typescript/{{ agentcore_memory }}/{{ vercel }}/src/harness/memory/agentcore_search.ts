@@ -1,4 +1,4 @@
-// The search of AgentCore memories, by the AWS client.
+// Search AgentCore memories with the AWS client.
 
 import type { MemoryRecordSummary } from '@aws-sdk/client-bedrock-agentcore'
 
@@ -12,13 +12,13 @@ export class AgentCoreMemory extends AgentCore implements Memory {
     namespace: Namespace,
     query: string,
     topK: number,
-    _who: Who,
+    _identity: Who,
     metadata: Metadata,
   ): Promise<MemoryRecord[]> {
     const searchCriteria = { searchQuery: query, topK, ...filtersFor(metadata) }
-    const asked = { ...namespace.wire, searchCriteria, maxResults: topK }
+    const request = { ...namespace.parameter, searchCriteria, maxResults: topK }
     const reply = await this.call('recall', (client, memoryId, stop) =>
-      client.retrieveMemoryRecords({ memoryId, ...asked }, stop),
+      client.retrieveMemoryRecords({ memoryId, ...request }, stop),
     )
     return (reply.memoryRecordSummaries ?? []).map(recordOf)
   }

@@ -1,10 +1,10 @@
-// The messages of Strands that a model sees.
+// Select the Strands messages that a model sees.
 
 import { InvokeModelStage, type LocalAgent, Message, type Plugin } from '@strands-agents/sdk'
 
 import type { Options } from '../capability.ts'
 
-/** What has to be known of the messages of a framework. */
+/** How to read the messages of a framework. */
 export interface Form<Message> {
   isPrompt(message: Message): boolean
   withoutTools(message: Message): Message
@@ -19,7 +19,7 @@ const FORM: Form<Message> = {
   sizeOf: (message) => JSON.stringify(message.toJSON().content).length,
 }
 
-/** Let the agent of a turn show its model the messages that `visible` returns. */
+/** Show the turn's model only the messages that `visible` returns. */
 export function showOnly(
   options: Options,
   visible: (messages: readonly Message[], form: Form<Message>) => Message[],

@@ -1,4 +1,4 @@
-// The messages of the AI SDK that a model sees.
+// Select the AI SDK messages that a model sees.
 
 import { type LanguageModelMiddleware, wrapLanguageModel } from 'ai'
 
@@ -8,7 +8,7 @@ type Wrapped = Parameters<typeof wrapLanguageModel>[0]['model']
 type Transform = NonNullable<LanguageModelMiddleware['transformParams']>
 type Message = Parameters<Transform>[0]['params']['prompt'][number]
 
-/** What has to be known of the messages of a framework. */
+/** How to read the messages of a framework. */
 export interface Form<Message> {
   isPrompt(message: Message): boolean
   withoutTools(message: Message): Message
@@ -24,7 +24,7 @@ const FORM: Form<Message> = {
   sizeOf: ({ content }) => JSON.stringify(content).length,
 }
 
-/** Let the agent of a turn show its model the messages that `visible` returns. */
+/** Show the turn's model only the messages that `visible` returns. */
 export function showOnly(
   options: Options,
   visible: (messages: readonly Message[], form: Form<Message>) => Message[],
@@ -32,6 +32,6 @@ export function showOnly(
   const middleware: LanguageModelMiddleware = {
     transformParams: async ({ params }) => ({ ...params, prompt: visible(params.prompt, FORM) }),
   }
-  // For the SDK a model could also be a name, which no `buildModel` returns.
+  // The SDK also accepts a model's name, but `buildModel` never returns a name.
   options.model = wrapLanguageModel({ model: options.model as Wrapped, middleware })
 }

@@ -1,10 +1,10 @@
-// What the sessions at an endpoint need in the IAM policy: a function is invoked.
+// The IAM statement for sessions behind a Lambda function.
 
 import type { Project } from '../collections/check.ts'
 import type { Collection } from '../collections/models.ts'
 import { ACCOUNT, allow, type Named, REGION } from './statements.ts'
 
-/** What a collection needs, each with its purpose; `arn` is the start of ARNs. */
+/** Return the IAM statements of a collection, by purpose; `arn` is the prefix of ARNs. */
 export function sessionStatements(_: Project, { backend }: Collection, arn: string): Named {
   const transport = backend.type === 'custom' ? backend.transport : undefined
   if (transport?.type !== 'lambda') return []
@@ -15,7 +15,7 @@ export function sessionStatements(_: Project, { backend }: Collection, arn: stri
   return [['Invoke', allow('lambda', ['InvokeFunction'], resource)]]
 }
 
-/** What `forget` needs besides: nothing, as `forget` makes the calls of turns. */
+/** Return no statements: `forget` makes the same calls as turns. */
 export function erasureStatements(_project: Project, _collection: Collection, _arn: string): Named {
   return []
 }

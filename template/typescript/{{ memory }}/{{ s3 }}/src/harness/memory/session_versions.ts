@@ -1,4 +1,4 @@
-// The erasure of versions that a bucket keeps of one actor's sessions.
+// Erase the old versions of an actor's sessions from a versioned bucket.
 
 import type { ListObjectVersionsOutput, ObjectVersion } from '@aws-sdk/client-s3'
 
@@ -14,7 +14,7 @@ import { SessionErasure } from './session_erasure.ts'
 type Version = ObjectVersion & { isObject: boolean; isLive?: boolean }
 type Session = { id: string; versions: Version[] }
 
-/** Lets `forget` also delete old versions of an actor's sessions, which ended or expired. */
+/** Lets `forget` also delete old versions of an actor's ended or expired sessions. */
 export class SessionVersions extends Capability {
   constructor(settings: CoreSettings, before: readonly Capability[], load: Modules) {
     super(settings, before, load)
@@ -23,9 +23,9 @@ export class SessionVersions extends Capability {
   }
 }
 
-/** Delete what is kept of the actor's sessions that ended or expired. */
-async function purge(given: DurableStore, report: Report): Promise<void> {
-  const store = given as S3Store
+/** Delete the versions of the actor's ended or expired sessions. */
+async function purge(durable: DurableStore, report: Report): Promise<void> {
+  const store = durable as S3Store
   let count = 0
   try {
     for await (const { versions } of sessionsIn(store)) {
@@ -40,12 +40,10 @@ async function purge(given: DurableStore, report: Report): Promise<void> {
     }
   } catch (error) {
     if (!(error instanceof StoreUnavailable)) throw error
-    const what = 'old versions that the bucket may keep were not deleted'
-    report.notes.push(`${what}: ${error.message}`)
+    report.notes.push(`old versions of sessions may remain in the bucket: ${error.message}`)
   }
   if (count > 0) {
-    const what = `${count} sessions that ended or expired`
-    report.notes.push(`what was kept of ${what} was deleted`)
+    report.notes.push(`old versions of ${count} ended or expired sessions were deleted`)
   }
 }
 
@@ -55,12 +53,12 @@ async function* sessionsIn(store: S3Store): AsyncGenerator<Session> {
   let last: Session = { id: '', versions: [] }
   do {
     const { NextKeyMarker: KeyMarker, NextVersionIdMarker: VersionIdMarker } = page
-    const asked = { Prefix: store.root, KeyMarker, VersionIdMarker }
-    // Each page is a call with its own time limit.
+    const request = { Prefix: store.root, KeyMarker, VersionIdMarker }
+    // Each page has its own time limit.
     let versions: Version[] = []
     page = await store.run(async (bucket) => {
       const found = await bucket.s3.listObjectVersions(
-        { Bucket: bucket.Bucket, ...asked },
+        { Bucket: bucket.Bucket, ...request },
         bucket.stop,
       )
       versions = versionsOf(found, bucket)
@@ -79,22 +77,22 @@ async function* sessionsIn(store: S3Store): AsyncGenerator<Session> {
   if (last.id) yield last
 }
 
-/** Return what a page lists, by key, and of each key the newest first. */
+/** Return the versions of a page by key; within a key, newest first. */
 function versionsOf(page: ListObjectVersionsOutput, bucket: Objects): Version[] {
   const { Versions = [], DeleteMarkers = [] } = page
   const isLive = ({ IsLatest = false, LastModified }: ObjectVersion) =>
     IsLatest && !bucket.isExpired(LastModified)
   const all = [
-    ...Versions.map((one) => ({ ...one, isObject: true, isLive: isLive(one) })),
-    ...DeleteMarkers.map((one) => ({ ...one, isObject: false })),
+    ...Versions.map((version) => ({ ...version, isObject: true, isLive: isLive(version) })),
+    ...DeleteMarkers.map((marker) => ({ ...marker, isObject: false })),
   ]
   const timeOf = ({ LastModified }: Version) => LastModified?.getTime() ?? 0
   return all
-    .toSorted((one, other) => timeOf(other) - timeOf(one))
-    .toSorted((one, other) => (one.Key! < other.Key! ? -1 : Number(one.Key! > other.Key!)))
+    .toSorted((a, b) => timeOf(b) - timeOf(a))
+    .toSorted((a, b) => (a.Key! < b.Key! ? -1 : Number(a.Key! > b.Key!)))
 }
 
-/** Return whose session a version is, or null if it does not say. */
+/** Return the actor of a version's session, or null if it has no actor. */
 async function actorOf(store: S3Store, { Key, VersionId }: Version): Promise<unknown> {
   const body = await store.run(async ({ s3, Bucket, stop }) => {
     const { Body } = await s3.getObject({ Bucket, Key, VersionId }, stop)

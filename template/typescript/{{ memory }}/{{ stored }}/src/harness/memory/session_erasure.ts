@@ -1,4 +1,4 @@
-// The erasure of one actor's sessions from a store.
+// Erase an actor's sessions from the session store.
 
 import { createHash } from 'node:crypto'
 
@@ -11,13 +11,14 @@ import { ownerOf, UNREADABLE } from '../store/snapshot.ts'
 import { addPlace, LATER, type Report } from './erasure_report.ts'
 import { LongTermMemory } from './long_term.ts'
 
-const SHORTENED = /^.{60}-[0-9a-f]{32}$/s // the name that a memory has for a longer id
-const LONG = 'memories do not name it in full, and the store cannot list its sessions'
-const RUNNING = 'a first turn of a session that runs now may be kept: run this again then'
+const SHORTENED = /^.{60}-[0-9a-f]{32}$/s // a memory's name for a long session id
+const LONG = 'memories store only a part of its id, and the store cannot list its sessions'
+const RUNNING =
+  'a new session whose first turn is running may remain: run this again after the turn'
 
-/** Lets `forget` end the sessions of an actor, and keeps running turns from being recorded. */
+/** Lets `forget` also erase an actor's sessions, and stops recording their turns. */
 export class SessionErasure extends Capability {
-  /** Deletes versions that the store keeps of an actor's sessions; another capability sets it. */
+  /** Deletes old versions of an actor's sessions. SessionVersions sets it. */
   purge: ((store: DurableStore, report: Report) => Promise<void>) | null = null
 
   constructor(settings: CoreSettings, before: readonly Capability[], load: Modules) {
@@ -28,7 +29,7 @@ export class SessionErasure extends Capability {
     longTerm.isForgotten = async (actor, began) => {
       return sessions.store !== null && (await isForgotten(sessions.store, actor, began))
     }
-    sessions.beforeClose = () => longTerm.close() // it asks the store who was forgotten
+    sessions.beforeClose = () => longTerm.close() // recording reads erasure marks from the store
     longTerm.eraseSessions = async (report, candidates) => {
       const { isWritable, store } = sessions
       if (!store) return await withoutStore(report, candidates)
@@ -43,7 +44,7 @@ export class SessionErasure extends Capability {
   }
 }
 
-/** End all sessions of an actor; `candidates` are tried where the store cannot list them. */
+/** End all sessions of an actor; check `candidates` if the store cannot list sessions. */
 async function eraseSessions(
   store: DurableStore,
   isWritable: boolean,
@@ -59,8 +60,8 @@ async function eraseSessions(
     }
     const ids = await store.sessions().catch((error) => {
       if (!(error instanceof Unsupported)) throw error
-      const known = `only ${candidates.length} known ones were looked at`
-      report.notes.push(`the session store cannot list its sessions: ${known}`)
+      const checked = `only ${candidates.length} sessions known to memories were checked`
+      report.notes.push(`the session store cannot list its sessions: ${checked}`)
       return candidates
     })
     for (const id of ids) {
@@ -89,7 +90,7 @@ async function isForgotten(store: DurableStore, actor: string, began: Date): Pro
   return mark !== null && began <= new Date(JSON.parse(mark.snapshot).created_at)
 }
 
-/** Have no process record what turns of the actor said that began before now. */
+/** Stop all processes from recording earlier turns of the actor. */
 async function markForgotten(store: DurableStore, actor: string): Promise<void> {
   const created_at = new Date().toISOString()
   const app_data = { actor: null, turn: 0, key: null, reply: '' }
@@ -97,11 +98,11 @@ async function markForgotten(store: DurableStore, actor: string): Promise<void> 
   const mark = JSON.stringify({ ...head, data: { messages: [] }, app_data })
   const before = await store.load(markOf(actor))
   await store.save(markOf(actor), mark, before?.revision ?? null).catch((error) => {
-    if (!(error instanceof Conflict)) throw error // it was marked meanwhile
+    if (!(error instanceof Conflict)) throw error // another process saved the mark
   })
 }
 
-/** Return the session id under which a store keeps that an actor was erased. */
+/** Return the session id of an actor's erasure mark. */
 function markOf(actor: string): string {
   return `forgotten-${createHash('sha256').update(actor).digest('hex')}`
 }

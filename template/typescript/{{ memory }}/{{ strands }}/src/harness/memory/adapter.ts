@@ -1,4 +1,4 @@
-// Long-term memory for an agent of Strands: its memory manager, and the stores that it searches.
+// Connect long-term memory to Strands: the memory manager of a turn and its stores.
 
 import {
   type ExtractionResult,
@@ -26,22 +26,22 @@ import { MAX_CALLS, type Memories } from './record.ts'
 import type { MemorySettings } from './settings.ts'
 import { show } from './show.ts'
 
-const MAX_ENTRIES = 10_000 // to show: the files say how many there are
-const DEFAULT_RESULTS = 5 // of an owner's store that does not say
+const MAX_ENTRIES = 10_000 // effectively unlimited: files and stores set the limits
+const DEFAULT_RESULTS = 5 // for an owner's store without a limit
 
 const models = new WeakMap<MemoryTurn, Model>()
 type Remember = (text: string, options: AddOptions) => void
 
-let sequence = 0 // of messages: a store that turns share knows them by their numbers
+let sequence = 0 // unique message numbers: turns may share a store
 
-/** Let the agent of a turn recall, and add memories. */
+/** Add the memory manager to the options of the turn's agent. */
 export function addMemory(longTerm: Memories, turn: MemoryTurn, options: Options): void {
   const { readers, settings, writers } = longTerm
   const { model } = options
   models.set(turn, model)
-  const added = settings.addMemoryTool > 0 ? writers : []
-  const stores: MemoryStore[] = [...new Set([...readers, ...added])].map(
-    (collection) => new CollectionStore(collection, turn, added.includes(collection)),
+  const targets = settings.addMemoryTool > 0 ? writers : []
+  const stores: MemoryStore[] = [...new Set([...readers, ...targets])].map(
+    (collection) => new CollectionStore(collection, turn, targets.includes(collection)),
   )
   stores.push(...guardedStores(turn))
   if (stores.length === 0) return
@@ -54,19 +54,19 @@ export function addMemory(longTerm: Memories, turn: MemoryTurn, options: Options
   if (model.constructor === OfflineModel) options.model = new RecallingOfflineModel(memoryManager)
 }
 
-/** Record a committed turn: its texts in the collections, its messages in the owner's stores. */
-export function record(longTerm: Memories, turn: MemoryTurn, added: unknown[]): void {
-  const messages = added as Message[]
+/** Record a committed turn: its texts in collections, its messages in the owner's stores. */
+export function record(longTerm: Memories, turn: MemoryTurn, newMessages: unknown[]): void {
+  const messages = newMessages as Message[]
   longTerm.record(turn, utterancesOf(messages))
   const all = messages.map((message) => message.toJSON())
   const model = models.get(turn)!
-  for (const own of guardedStores(turn).filter(({ store }) => store.writable)) {
-    const name = `store ${own.name}`
+  for (const guarded of guardedStores(turn).filter(({ store }) => store.writable)) {
+    const name = `store ${guarded.name}`
     const size = Buffer.byteLength(JSON.stringify(all))
-    longTerm.recorder.put(name, turn.identity, own.recording(all, model), size)
-    const texts = own.takesTexts ? turn.added.filter((one) => isFor(one, own.name)) : []
+    longTerm.recorder.put(name, turn.identity, guarded.recording(all, model), size)
+    const texts = guarded.takesTexts ? turn.added.filter((text) => isFor(text, guarded.name)) : []
     for (const [, text, metadata = {}] of texts) {
-      const work = awaited(() => own.send(text, metadata))
+      const work = retryable(() => guarded.send(text, metadata))
       longTerm.recorder.put(name, turn.identity, work, Buffer.byteLength(text))
     }
   }
@@ -85,7 +85,7 @@ function guardedStores({ stores }: MemoryTurn): GuardedStore[] {
   return stores.filter((store) => store instanceof GuardedStore)
 }
 
-/** The texts of messages, without those of tools. */
+/** Return the texts of messages, without tool results. */
 function utterancesOf(messages: readonly Message[]): Utterance[] {
   return messages.flatMap(({ role, content }) =>
     content.flatMap((block): Utterance[] => {
@@ -95,7 +95,7 @@ function utterancesOf(messages: readonly Message[]): Utterance[] {
   )
 }
 
-/** A collection as a store of the SDK; texts that it is given wait for the commit. */
+/** A collection as a store of the memory manager; the collection file limits the results. */
 class CollectionStore implements MemoryStore {
   readonly name: string
   readonly description: string
@@ -111,7 +111,7 @@ class CollectionStore implements MemoryStore {
     this.#collections = collection.isRead ? [collection] : []
   }
 
-  /** Return what fits a query, in time. It does not throw. */
+  /** Return matching memories, within a time limit. Never throws. */
   async search(query: string, { maxSearchResults }: SearchOptions = {}): Promise<MemoryEntry[]> {
     const hits = await this.#turn.search(query, this.#collections)
     return hits.slice(0, maxSearchResults).map(({ text, id, score, namespace, createdAt }) => {
@@ -126,19 +126,19 @@ class CollectionStore implements MemoryStore {
   }
 }
 
-/** An entry of a store as a hit; its score is 0 where the store does not say. */
+/** Return a store's entry as a hit; the score defaults to 0. */
 function hitOf({ content, metadata = {} }: MemoryEntry, collection: string): Hit {
   const { _id = '', _score = 0, _namespaces: namespaces = [], _createdAt = '' } = metadata
   const [namespace = ''] = namespaces as string[]
-  const known = { id: String(_id), score: Number(_score), createdAt: String(_createdAt) }
-  return { text: content, namespace, collection, ...known }
+  const details = { id: String(_id), score: Number(_score), createdAt: String(_createdAt) }
+  return { text: content, namespace, collection, ...details }
 }
 
 /**
- * A store of the owner's in a turn, which the SDK only searches: its search is limited in time.
+ * An owner's store: searches have a time limit, and writes happen after a commit.
  *
- * The SDK would also write to it, even in turns that fail. A text that a model adds is passed to
- * `remember` instead.
+ * The memory manager must not write to the store: it would also write failed turns. Texts that a
+ * model adds go to `remember` instead.
  */
 export class GuardedStore implements MemoryStore {
   readonly name: string
@@ -171,24 +171,24 @@ export class GuardedStore implements MemoryStore {
   /** Add a text to the store now. */
   async send(text: string, metadata: Metadata): Promise<void> {
     await this.#initialize()
-    const known = Object.keys(metadata).length > 0 ? { ...metadata } : undefined
-    await this.store.add!(text, known)
+    const details = Object.keys(metadata).length > 0 ? { ...metadata } : undefined
+    await this.store.add!(text, details)
   }
 
-  /** Return what fits a query, in time. It does not throw. */
+  /** Return matching memories, within a time limit. Never throws. */
   async search(query: string, options: SearchOptions = {}): Promise<MemoryEntry[]> {
     return await this.#search(query, options, {})
   }
 
   async #search(query: string, options: SearchOptions, failures: Failures): Promise<MemoryEntry[]> {
-    const { maxSearchResults: wanted = this.maxSearchResults } = options
-    const given = { maxSearchResults: Math.min(this.maxSearchResults, wanted) }
+    const { maxSearchResults: limit = this.maxSearchResults } = options
+    const limits = { maxSearchResults: Math.min(this.maxSearchResults, limit) }
     const stop = new AbortController()
     const stopTimer = startTimer(this.#seconds, () => stop.abort())
     try {
       return await bounded(stop.signal, `no answer within ${this.#seconds} s`, async () => {
         await this.#initialize()
-        return await this.store.search(query.slice(-MAX_QUERY_CHARS), given)
+        return await this.store.search(query.slice(-MAX_QUERY_CHARS), limits)
       })
     } catch (error) {
       failures[this.name] = describeFailure(error)
@@ -199,9 +199,9 @@ export class GuardedStore implements MemoryStore {
     }
   }
 
-  /** Return what a search finds as hits. It does not throw, but adds to `failures`. */
-  async hits(query: string, most: number | undefined, failures: Failures): Promise<Hit[]> {
-    const options = most === undefined ? {} : { maxSearchResults: most }
+  /** Return the results of a search as hits. Never throws: adds errors to `failures`. */
+  async hits(query: string, limit: number | undefined, failures: Failures): Promise<Hit[]> {
+    const options = limit === undefined ? {} : { maxSearchResults: limit }
     return (await this.#search(query, options, failures)).map((entry) => hitOf(entry, this.name))
   }
 
@@ -210,9 +210,9 @@ export class GuardedStore implements MemoryStore {
   }
 
   /**
-   * Return the work that records a turn in the store.
+   * Return a function that records a turn in the store.
    *
-   * After a failure it does only the rest. Work that is late is awaited, not repeated.
+   * A retry continues after the last success, and awaits late work instead of repeating it.
    */
   recording(messages: MessageData[], model: Model): () => Promise<unknown> {
     const { extraction } = this.store
@@ -238,7 +238,7 @@ export class GuardedStore implements MemoryStore {
         facts.shift()
       }
     }
-    return awaited(send)
+    return retryable(send)
   }
 
   async #initialize(): Promise<void> {
@@ -247,8 +247,8 @@ export class GuardedStore implements MemoryStore {
   }
 }
 
-/** Return a function that repeats work that failed, and awaits work that is late. */
-function awaited(send: () => Promise<unknown>): () => Promise<unknown> {
+/** Return a function that retries failed work, and awaits work that is still running. */
+function retryable(send: () => Promise<unknown>): () => Promise<unknown> {
   let task: Promise<unknown> | null = null
   return () =>
     (task ??= send().catch((error) => {
@@ -261,7 +261,7 @@ function textOf({ content }: Message): string {
   return content.map((block) => (block.type === 'textBlock' ? block.text : '')).join('')
 }
 
-/** The memory manager of a turn: each model call sees what one search recalled. */
+/** The memory manager of a turn: adds memories to each model call. */
 class TurnManager extends MemoryManager {
   readonly turn: MemoryTurn
 
@@ -270,7 +270,7 @@ class TurnManager extends MemoryManager {
     this.turn = turn
   }
 
-  /** Show the memories to the models of an agent. */
+  /** Add memories to the model calls of an agent. */
   override async initAgent(agent: LocalAgent): Promise<void> {
     await super.initAgent(agent)
     agent.addMiddleware(InvokeModelStage.Input, (context) => this.#show(context))
@@ -281,8 +281,8 @@ class TurnManager extends MemoryManager {
       ({ role, content }) => role === 'user' && content[0]?.type !== 'toolResultBlock',
     )
     const prompt = context.messages[place]!
-    const said = context.messages.slice(place + 1).findLast(({ role }) => role === 'assistant')
-    const call = { prompt: textOf(prompt), said: said ? textOf(said) : '' }
+    const lastStep = context.messages.slice(place + 1).findLast(({ role }) => role === 'assistant')
+    const call = { prompt: textOf(prompt), said: lastStep ? textOf(lastStep) : '' }
     const search = async (query: string) => {
       const entries = await this.search(query, { maxSearchResults: MAX_ENTRIES })
       return this.turn.best(entries.map((entry) => hitOf(entry, entry.storeName ?? '')))
@@ -291,16 +291,16 @@ class TurnManager extends MemoryManager {
     if (!text || context.model instanceof RecallingOfflineModel) return context
     // A copy: memories never become part of the session.
     const block = new TextBlock(`\n\n${text}`)
-    const asked = new Message({ role: 'user', content: [...prompt.content, block] })
-    const messages = context.messages.with(place, asked)
-    // The cache point of the model stands in front of them, if it is in this message.
+    const extended = new Message({ role: 'user', content: [...prompt.content, block] })
+    const messages = context.messages.with(place, extended)
+    // In the last message, the model's cache point must precede the memories.
     const isLast = place === messages.length - 1
     const dynamicTrailingBlocks = (context.dynamicTrailingBlocks ?? 0) + Number(isLast)
     return { ...context, messages, dynamicTrailingBlocks }
   }
 }
 
-/** The offline model of one turn: it says what it is shown after all else. */
+/** The echo model of a turn; its reply ends with the memories and the notice. */
 class RecallingOfflineModel extends OfflineModel {
   readonly #manager: TurnManager
 
@@ -317,7 +317,7 @@ class RecallingOfflineModel extends OfflineModel {
     for await (const event of super.stream(messages, options)) {
       if (event.type === 'modelContentBlockStartEvent') name = event.start?.name ?? ''
       if (event.type === 'modelContentBlockStopEvent' && !name) {
-        for (const text of linesOf(this.#manager.turn.shown)) {
+        for (const text of linesOf(this.#manager.turn.injection)) {
           const delta = { type: 'textDelta' as const, text }
           yield { type: 'modelContentBlockDeltaEvent', delta }
         }

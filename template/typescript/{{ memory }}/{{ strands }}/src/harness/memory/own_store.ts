@@ -1,6 +1,6 @@
-// A memory store of the owner.
+// The type of an owner's memory store.
 
 import type { MemoryStore } from '@strands-agents/sdk'
 
-/** Any store of Strands; `forget` calls `erase`. */
+/** A Strands memory store; `forget` calls `erase` if it exists. */
 export type OwnStore = MemoryStore & { readonly erase?: (actor: string) => unknown }

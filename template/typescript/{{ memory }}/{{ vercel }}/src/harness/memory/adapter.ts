@@ -1,4 +1,4 @@
-// Long-term memory for an agent of the AI SDK: its tools, and what its model is shown.
+// Connect long-term memory to the AI SDK: the tools of a turn, and a model with memories.
 
 import { asSchema, type LanguageModel, tool, wrapLanguageModel } from 'ai'
 import type { LanguageModelMiddleware, ModelMessage } from 'ai'
@@ -9,7 +9,7 @@ import { isBlank } from '../contract.ts'
 import { type Call, OfflineModel, type Part } from '../echo_model.ts'
 import type { MemoryCollection, Utterance } from './base.ts'
 import type { Hit } from './hits.ts'
-import { linesOf, type MemoryTurn, type Shown } from './recall.ts'
+import { linesOf, type MemoryTurn, type Injection } from './recall.ts'
 import type { Memories } from './record.ts'
 import type { MemorySettings } from './settings.ts'
 import { show } from './show.ts'
@@ -17,45 +17,50 @@ import { show } from './show.ts'
 const SEARCH = 'Search long-term memory for facts, preferences or context of earlier conversations.'
 const ADD = 'Add facts, preferences or decisions that are worth recalling in later conversations.'
 
-const STORES = z.array(z.string()).optional().describe('Stores by name; all if left out')
+const STORES = z.array(z.string()).optional().describe('Names of stores; omit to use all')
 const SEARCH_INPUT = asSchema(
   z.object({
-    query: z.string().describe('What to search for'),
-    maxSearchResults: z.number().int().min(1).optional().describe('At most so many of each store'),
+    query: z.string().describe('The text to search for'),
+    maxSearchResults: z
+      .number()
+      .int()
+      .min(1)
+      .optional()
+      .describe('Maximum number of results per store'),
     stores: STORES,
   }),
 )
 const ADD_INPUT = asSchema(
   z.object({
-    entries: z.array(z.string()).describe('What to remember, when the turn is committed'),
+    entries: z.array(z.string()).describe('The texts to add when the turn commits'),
     stores: STORES,
   }),
 )
 
 type Wrapped = Parameters<typeof wrapLanguageModel>[0]['model']
 
-/** Let the agent of a turn recall, and add memories. */
+/** Add memories and memory tools to the options of the turn's agent. */
 export function addMemory(longTerm: Memories, turn: MemoryTurn, options: Options): void {
   const { readers, settings, writers } = longTerm
-  const adds = settings.addMemoryTool > 0 && writers.length > 0
-  if (readers.length === 0 && !adds) return
+  const hasAddTool = settings.addMemoryTool > 0 && writers.length > 0
+  if (readers.length === 0 && !hasAddTool) return
   const { searchTool: name } = turn.policy
   if (readers.length > 0 && name !== null) options.tools[name] = searchTool(turn, readers)
-  if (adds) options.tools.add_memory = addTool(turn, writers)
+  if (hasAddTool) options.tools.add_memory = addTool(turn, writers)
   options.model = withMemory(options.model, turn)
 }
 
-/** Record the messages of a committed turn. */
+/** Record the texts of a committed turn, without tool results. */
 export function record(longTerm: Memories, turn: MemoryTurn, messages: unknown[]): void {
   longTerm.record(turn, utterancesOf(messages as ModelMessage[]))
 }
 
-/** Return the owner's stores for a turn: the AI SDK has none. */
+/** Return the owner's stores for a turn: always empty, because the AI SDK has no stores. */
 export function storesFor(_turn: MemoryTurn, _settings: MemorySettings): MemoryTurn['stores'] {
   return []
 }
 
-/** The texts of messages, without those of tools. */
+/** Return the texts of messages, without tool results. */
 function utterancesOf(messages: readonly ModelMessage[]): Utterance[] {
   return messages.flatMap(({ role, content }) => {
     if (role !== 'user' && role !== 'assistant') return []
@@ -67,35 +72,35 @@ function utterancesOf(messages: readonly ModelMessage[]): Utterance[] {
   })
 }
 
-/** The model of one turn, which each of its calls shows what is remembered. */
+/** Return a model that receives the memories of its turn. */
 function withMemory(model: LanguageModel, turn: MemoryTurn): LanguageModel {
-  const shownTo = ({ prompt: messages }: Call) => {
-    const call = { prompt: promptOf(messages), said: saidIn(messages), messages }
+  const injectionFor = ({ prompt: messages }: Call) => {
+    const call = { prompt: promptOf(messages), said: lastStepIn(messages), messages }
     return show(turn, call, (query) => turn.search(query))
   }
-  if (model.constructor === OfflineModel) return new RecallingOfflineModel(shownTo)
+  if (model.constructor === OfflineModel) return new RecallingOfflineModel(injectionFor)
   const middleware: LanguageModelMiddleware = {
     async transformParams({ params }) {
-      const { text } = await shownTo(params)
+      const { text } = await injectionFor(params)
       params.abortSignal?.throwIfAborted()
       return text ? { ...params, prompt: withText(params, text) } : params
     },
   }
-  // For the SDK a model could also be a name, which no `buildModel` returns.
+  // The SDK also accepts a model's name, but `buildModel` never returns a name.
   return wrapLanguageModel({ model: model as Wrapped, middleware })
 }
 
-/** The offline model of one turn: it says what it is shown after all else. */
+/** The echo model of a turn; its reply ends with the memories and the notice. */
 class RecallingOfflineModel extends OfflineModel {
-  readonly #shownTo: (call: Call) => Promise<Shown>
+  readonly #injectionFor: (call: Call) => Promise<Injection>
 
-  constructor(shownTo: (call: Call) => Promise<Shown>) {
+  constructor(injectionFor: (call: Call) => Promise<Injection>) {
     super()
-    this.#shownTo = shownTo
+    this.#injectionFor = injectionFor
   }
 
   override async *answer(options: Call): AsyncGenerator<Part> {
-    const lines = linesOf(await this.#shownTo(options))
+    const lines = linesOf(await this.#injectionFor(options))
     for await (const part of super.answer(options)) {
       if (part.type === 'text-end') {
         for (const delta of lines) yield { type: 'text-delta', id: part.id, delta }
@@ -105,13 +110,13 @@ class RecallingOfflineModel extends OfflineModel {
   }
 }
 
-/** The text of the last user message. */
+/** Return the text of the last user message. */
 function promptOf(messages: Call['prompt']): string {
   return textOf(messages.findLast(({ role }) => role === 'user'))
 }
 
-/** The text of the model's last step in this turn. */
-function saidIn(messages: Call['prompt']): string {
+/** Return the text of the model's previous step in this turn, or ''. */
+function lastStepIn(messages: Call['prompt']): string {
   const place = messages.findLastIndex(({ role }) => role === 'user')
   return textOf(messages.slice(place + 1).findLast(({ role }) => role === 'assistant'))
 }
@@ -121,7 +126,7 @@ function textOf(message: Call['prompt'][number] | undefined): string {
   return parts.map((part) => (part.type === 'text' ? part.text : '')).join('')
 }
 
-/** A copy of the messages with a text: it never becomes part of the session. */
+/** Return a copy of the messages with a text; the text never becomes part of the session. */
 function withText({ prompt }: Call, added: string): Call['prompt'] {
   const place = prompt.findLastIndex(({ role }) => role === 'user')
   return prompt.map((message, index) => {
@@ -131,7 +136,7 @@ function withText({ prompt }: Call, added: string): Call['prompt'] {
   })
 }
 
-/** Return the description of a tool with those of its stores. */
+/** Return a tool's description with the names and descriptions of its stores. */
 function withStores(description: string, stores: readonly MemoryCollection[]): string {
   const lines = stores.map((store) => `- ${store.id}: ${store.description}`)
   return `${description}\n\nStores:\n${lines.join('\n')}`

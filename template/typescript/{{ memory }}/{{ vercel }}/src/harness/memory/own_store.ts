@@ -1,6 +1,6 @@
-// A memory store of the owner, of which the AI SDK has none.
+// The type of an owner's memory store. Without SDK support: only `forget` uses it.
 
-/** A store of which `forget` erases an actor. */
+/** A store that `forget` can erase an actor from. */
 export interface OwnStore {
   readonly name: string
   readonly writable?: boolean

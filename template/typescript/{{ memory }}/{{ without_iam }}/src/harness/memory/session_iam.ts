@@ -1,4 +1,4 @@
-// The sessions need nothing in the IAM policy: AWS does not store them.
+// The sessions need no IAM statements: they are not on AWS.
 
 import type { Project } from '../collections/check.ts'
 import type { Collection } from '../collections/models.ts'
@@ -8,7 +8,7 @@ export function sessionStatements(_project: Project, _collection: Collection, _a
   return []
 }
 
-/** What `forget` needs besides: nothing, as AWS does not store the sessions. */
+/** Return no statements: the sessions are not on AWS. */
 export function erasureStatements(_project: Project, _collection: Collection, _arn: string): Named {
   return []
 }

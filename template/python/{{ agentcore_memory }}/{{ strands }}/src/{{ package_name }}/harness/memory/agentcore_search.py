@@ -1,4 +1,4 @@
-"""The search of AgentCore memories, by the store that the SDK has for Strands."""
+"""Search AgentCore memories with the AgentCore SDK's store for Strands."""
 
 import asyncio
 from contextvars import ContextVar
@@ -11,11 +11,11 @@ from .aws import Call
 from .base import Metadata, Record
 from .namespaces import Namespace, Who, event_session
 
-wanted = ContextVar[dict[str, Any]]("wanted")  # filters of the search that runs in a thread
+search_filters = ContextVar[dict[str, Any]]("search_filters")  # of the search in this thread
 
 
 class AgentCoreClients(agentcore.AgentCoreClients):
-    """The clients; those that search are the SDK's."""
+    """AWS clients; searches use the AgentCore SDK's client."""
 
     def connect(self, call: Call, region: str) -> Any:
         """Make a client."""
@@ -34,18 +34,18 @@ class AgentCoreMemory(agentcore.AgentCore):
     """A memory that the SDK's store searches."""
 
     async def retrieve(
-        self, who: Who, namespace: Namespace, query: str, limit: int, metadata: Metadata
+        self, identity: Who, namespace: Namespace, query: str, limit: int, metadata: Metadata
     ) -> list[Record]:
-        given: dict[str, Any] = {"memory_id": await self.memory_id(), "actor_id": who.actor}
-        given["namespace_path" if namespace.is_subtree else "namespace"] = namespace.path
-        given["session_id"] = event_session(who.session_id)
+        options: dict[str, Any] = {"memory_id": await self.memory_id(), "actor_id": identity.actor}
+        options["namespace_path" if namespace.is_subtree else "namespace"] = namespace.path
+        options["session_id"] = event_session(identity.session_id)
 
         def search(client: Any) -> list[MemoryEntry]:
             from bedrock_agentcore.memory.integrations.strands import memorystore
 
-            wanted.set(agentcore.filters(metadata))
-            store = memorystore.AgentCoreMemoryStore(client=client, **given)
-            # In a loop of its own: the store uses the default threads of its loop, as tools do.
+            search_filters.set(agentcore.filters(metadata))
+            store = memorystore.AgentCoreMemoryStore(client=client, **options)
+            # A separate loop: the store would share the default threads with tools.
             return asyncio.run(store.search(query, {"max_search_results": limit}))
 
         entries = await self.clients.run("recall", self.region, search)
@@ -53,16 +53,16 @@ class AgentCoreMemory(agentcore.AgentCore):
 
 
 def _in_one_page(params: dict[str, Any], **_: Any) -> dict[str, Any]:
-    # The SDK reads one page, of 20 records by default, and has no filters.
-    criteria = {**params["searchCriteria"], **wanted.get()}
+    # The SDK reads one page of 20 records by default, and does not support filters.
+    criteria = {**params["searchCriteria"], **search_filters.get()}
     return {"maxResults": criteria["topK"]} | params | {"searchCriteria": criteria}
 
 
-def _record(text: str, known: Any) -> Record:
+def _record(text: str, metadata: Any) -> Record:
     return Record(
-        id=known.get("_id", ""),
+        id=metadata.get("_id", ""),
         text=text,
-        score=known.get("_score", 0.0),
-        namespace=next(iter(known.get("_namespaces", [])), ""),
-        created_at=str(known.get("_createdAt", "")),
+        score=metadata.get("_score", 0.0),
+        namespace=next(iter(metadata.get("_namespaces", [])), ""),
+        created_at=str(metadata.get("_createdAt", "")),
     )

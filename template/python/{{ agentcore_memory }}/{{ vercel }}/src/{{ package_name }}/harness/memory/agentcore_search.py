@@ -1,4 +1,4 @@
-"""The search of AgentCore memories, by the AWS client."""
+"""Search AgentCore memories with the AWS client."""
 
 from datetime import UTC
 
@@ -13,11 +13,13 @@ class AgentCoreMemory(AgentCore):
     """A memory that the AWS client searches."""
 
     async def retrieve(
-        self, who: Who, namespace: Namespace, query: str, limit: int, metadata: Metadata
+        self, identity: Who, namespace: Namespace, query: str, limit: int, metadata: Metadata
     ) -> list[Record]:
         criteria = {"searchQuery": query, "topK": limit, **filters(metadata)}
-        more = {"searchCriteria": criteria, "maxResults": limit}
-        reply = await self.call("recall", "retrieve_memory_records", **namespace.parameter, **more)
+        options = {"searchCriteria": criteria, "maxResults": limit}
+        reply = await self.call(
+            "recall", "retrieve_memory_records", **namespace.parameter, **options
+        )
         return [
             Record(
                 id=summary["memoryRecordId"],

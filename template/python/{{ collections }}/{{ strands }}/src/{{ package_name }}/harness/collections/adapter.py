@@ -1,4 +1,4 @@
-"""The messages of Strands that a model sees."""
+"""Select the Strands messages that a model sees."""
 
 import json
 from base64 import b64encode
@@ -12,7 +12,7 @@ from strands.types.content import Message
 
 
 class ShowOnly(Plugin):
-    """Reduces what the model calls of a turn are given; the agent keeps its messages."""
+    """Limits the messages of each model call; the agent's own messages do not change."""
 
     name = "earlier-turns"
 
@@ -24,12 +24,12 @@ class ShowOnly(Plugin):
         agent.add_middleware(InvokeModelStage.Input, self._show)
 
     async def _show(self, context: InvokeModelContext) -> InvokeModelContext:
-        seen = self._visible(context.messages, _is_prompt, _without_tools, _size)
-        return context.replace(messages=seen)
+        shown = self._visible(context.messages, _is_prompt, _without_tools, _size)
+        return context.replace(messages=shown)
 
 
 def show_only(options: dict[str, Any], visible: Callable[..., list[Any]]) -> None:
-    """Let the agent of a turn show its model the messages that `visible` returns."""
+    """Show the turn's model only the messages that `visible` returns."""
     options["plugins"] = [*options.get("plugins", []), ShowOnly(visible)]
 
 

@@ -1,4 +1,4 @@
-"""The messages of the AI SDK that a model sees."""
+"""Select the AI SDK messages that a model sees."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -9,7 +9,7 @@ from pydantic import PrivateAttr
 
 
 class ShowingProvider(ai.Provider[None]):
-    """The provider of a model that is given a part of the messages."""
+    """Passes only the visible messages to the provider of a model."""
 
     provider_class_id: Literal["showing"] = "showing"
     _model: ai.Model = PrivateAttr()
@@ -18,18 +18,18 @@ class ShowingProvider(ai.Provider[None]):
     async def stream(
         self, model: ai.Model, messages: list[ai.messages.Message], **options: Any
     ) -> AsyncGenerator[ai.events.Event]:
-        seen = self._visible(messages, _is_prompt, _without_tools, _size)
-        stream = self._model.provider.stream(self._model, seen, **options)
+        shown = self._visible(messages, _is_prompt, _without_tools, _size)
+        stream = self._model.provider.stream(self._model, shown, **options)
         async with aclosing(stream):
             async for event in stream:
                 yield event
 
 
 def show_only(options: dict[str, Any], visible: Callable[..., list[Any]]) -> None:
-    """Let the agent of a turn show its model the messages that `visible` returns."""
+    """Show the turn's model only the messages that `visible` returns."""
     model: ai.Model = options["model"]
-    own = model.provider
-    provider = ShowingProvider(name=own.name, default_base_url=own.default_base_url)
+    wrapped = model.provider
+    provider = ShowingProvider(name=wrapped.name, default_base_url=wrapped.default_base_url)
     provider._model, provider._visible = model, visible
     options["model"] = ai.Model(id=model.id, provider=provider)
 

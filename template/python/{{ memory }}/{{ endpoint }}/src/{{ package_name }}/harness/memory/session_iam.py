@@ -1,4 +1,4 @@
-"""The statement of sessions at a Lambda function in the IAM policy."""
+"""The IAM statement for sessions behind a Lambda function."""
 
 import re
 
@@ -9,7 +9,7 @@ from .statements import ACCOUNT, REGION, Named, allow
 
 
 def session_statements(_project: Project, collection: Collection, arn: str) -> list[Named]:
-    """Return the statements of a collection by purpose; `arn` is the start of ARNs."""
+    """Return the IAM statements of a collection, by purpose; `arn` is the prefix of ARNs."""
     backend = collection.backend
     transport = backend.transport if isinstance(backend, CustomConfig) else None
     if not isinstance(transport, LambdaTransport):
@@ -22,5 +22,5 @@ def session_statements(_project: Project, collection: Collection, arn: str) -> l
 
 
 def erasure_statements(_project: Project, _collection: Collection, _arn: str) -> list[Named]:
-    """Return no statements: `forget` makes the calls of turns."""
+    """Return no statements: `forget` makes the same calls as turns."""
     return []

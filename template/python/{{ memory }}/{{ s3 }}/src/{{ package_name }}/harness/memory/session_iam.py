@@ -1,4 +1,4 @@
-"""The statements of sessions in S3 in the IAM policy."""
+"""The IAM statements for sessions in S3."""
 
 from ..collections.check import Project
 from ..collections.models import Collection
@@ -7,13 +7,13 @@ from .statements import Named, allow, variable
 
 
 def session_statements(project: Project, collection: Collection, arn: str) -> list[Named]:
-    """Return the statements of a collection by purpose; `arn` is the start of ARNs."""
+    """Return the IAM statements of a collection, by purpose; `arn` is the prefix of ARNs."""
     backend, is_writable = collection.backend, project.is_writable(collection)
     if not isinstance(backend, S3Config):
         return []
     bucket, objects = _resources(backend, arn)
     verbs = ["GetObject", "PutObject", "DeleteObject"] if is_writable else ["GetObject"]
-    has_rule = is_writable and backend.prefix  # also to remove one
+    has_rule = is_writable and backend.prefix  # to set or remove the lifecycle rule
     rule = ["GetLifecycleConfiguration", "PutLifecycleConfiguration"] if has_rule else []
     return [
         ("Objects", allow("s3", verbs, objects)),
@@ -22,7 +22,7 @@ def session_statements(project: Project, collection: Collection, arn: str) -> li
 
 
 def erasure_statements(project: Project, collection: Collection, arn: str) -> list[Named]:
-    """Return the statements for what a bucket with versions keeps of ended sessions."""
+    """Return the statements to erase old versions of sessions from a versioned bucket."""
     backend = collection.backend
     if not isinstance(backend, S3Config) or not project.is_writable(collection):
         return []
@@ -34,6 +34,6 @@ def erasure_statements(project: Project, collection: Collection, arn: str) -> li
 
 
 def _resources(backend: S3Config, arn: str) -> tuple[str, str]:
-    """Return the ARN of the bucket, and that of its objects."""
+    """Return the ARNs of the bucket and of its objects."""
     bucket = f"{arn}:s3:::{variable(backend.bucket_secret or '')}"
     return bucket, f"{bucket}/{backend.prefix}/*" if backend.prefix else f"{bucket}/*"

@@ -1,4 +1,4 @@
-"""The erasure of versions that a bucket keeps of one actor's sessions."""
+"""Erase the old versions of an actor's sessions from a versioned bucket."""
 
 import json
 import re
@@ -16,12 +16,12 @@ from ..store.s3 import LATEST, Bucket, S3Store
 from .erase import Report
 from .session_erasure import SessionErasure
 
-LEFT = "old versions that the bucket may keep were not deleted"
-Versions = list[dict[str, Any]]  # as S3 lists them
+KEPT = "old versions of sessions may remain in the bucket"
+Versions = list[dict[str, Any]]  # in the format of S3
 
 
 class SessionVersions(Capability):
-    """Lets `forget` also delete old versions of an actor's sessions, which ended or expired."""
+    """Lets `forget` also delete old versions of an actor's ended or expired sessions."""
 
     def __init__(
         self, settings: CoreSettings, before: Sequence[Capability], load: LoadModules
@@ -30,7 +30,7 @@ class SessionVersions(Capability):
         SessionErasure.find(before).purge = self.purge
 
     async def purge(self, store: DurableStore, report: Report) -> None:
-        """Delete what is kept of the actor's sessions that ended or expired."""
+        """Delete the versions of the actor's ended or expired sessions."""
         assert isinstance(store, S3Store)
         count = 0
         try:
@@ -43,27 +43,26 @@ class SessionVersions(Capability):
                         await store.run(partial(_delete, version))
                     count += 1
         except StoreUnavailable as error:
-            report.notes.append(f"{LEFT}: {error}")
+            report.notes.append(f"{KEPT}: {error}")
         if count:
-            what = f"{count} sessions that ended or expired"
-            report.notes.append(f"what was kept of {what} was deleted")
+            report.notes.append(f"old versions of {count} ended or expired sessions were deleted")
 
 
 async def _sessions(store: S3Store) -> AsyncIterator[Versions]:
     """Yield the versions of all objects of each session, newest first."""
-    own = re.compile(f"{re.escape(store.root)}({SESSION_ID}){re.escape(store.middle)}")
+    pattern = re.compile(f"{re.escape(store.root)}({SESSION_ID}){re.escape(store.middle)}")
 
     def session_of(version: dict[str, Any]) -> str:
-        found = own.match(version["Key"])
-        return found[1] if found else ""
+        match = pattern.match(version["Key"])
+        return match[1] if match else ""
 
     known: Versions = []
     markers: dict[str, str] = {}
-    while True:  # each page is a call with its own time limit
+    while True:  # each page has its own time limit
         page = await store.run(partial(_list, prefix=store.root, markers=markers))
-        known += sorted(page[0], key=lambda it: it["Key"])  # stable: a key has its newest first
+        known += sorted(page[0], key=lambda it: it["Key"])  # stable: newest first within a key
         groups = [(id, [*group]) for id, group in groupby(known, session_of)]
-        if page[1]:  # the last session may go on in the next page
+        if page[1]:  # the last session may continue on the next page
             known = groups.pop()[1] if groups else []
         for id, group in groups:
             if id:
@@ -75,20 +74,20 @@ async def _sessions(store: S3Store) -> AsyncIterator[Versions]:
 
 def _list(bucket: Bucket, prefix: str, markers: dict[str, str]) -> tuple[Versions, dict[str, str]]:
     page = bucket.s3.list_object_versions(Bucket=bucket.name, Prefix=prefix, **markers)
-    found = [{**it, "is_object": True} for it in page.get("Versions", [])]
-    for it in found:
+    versions = [{**it, "is_object": True} for it in page.get("Versions", [])]
+    for it in versions:
         it["is_live"] = it["IsLatest"] and not bucket.is_expired(page, it["LastModified"])
-    markers_found = page.get("DeleteMarkers", [])
-    found += [{**it, "is_object": False, "is_live": False} for it in markers_found]
-    found.sort(key=lambda it: it["LastModified"], reverse=True)
+    delete_markers = page.get("DeleteMarkers", [])
+    versions += [{**it, "is_object": False, "is_live": False} for it in delete_markers]
+    versions.sort(key=lambda it: it["LastModified"], reverse=True)
     if not page["IsTruncated"]:
-        return found, {}
+        return versions, {}
     names = {"NextKeyMarker": "KeyMarker", "NextVersionIdMarker": "VersionIdMarker"}
-    return found, {names[name]: page[name] for name in names if page.get(name)}
+    return versions, {names[name]: page[name] for name in names if page.get(name)}
 
 
 async def _actor(store: S3Store, version: dict[str, Any]) -> object:
-    """Return whose session a version is, or None if it does not say."""
+    """Return the actor of a version's session, or None if it has no actor."""
 
     def read(bucket: Bucket) -> bytes:
         which = {"Key": version["Key"], "VersionId": version["VersionId"]}

@@ -1,4 +1,4 @@
-"""The erasure of one actor's sessions from a store."""
+"""Erase an actor's sessions from the session store."""
 
 import json
 import re
@@ -16,13 +16,13 @@ from ..store.snapshot import UNREADABLE, owner_of
 from .erase import LATER, NO_STORE, Report
 from .long_term import LongTermMemory
 
-SHORTENED = "(?s:.{60})-[0-9a-f]{32}"  # the name that a memory has for a longer id
-LONG = "memories do not name it in full, and the store cannot list its sessions"
-RUNNING = "a first turn of a session that runs now may be kept: run this again then"
+SHORTENED = "(?s:.{60})-[0-9a-f]{32}"  # a memory's name for a long session id
+LONG = "memories store only a part of its id, and the store cannot list its sessions"
+RUNNING = "a new session whose first turn is running may remain: run this again after the turn"
 
 
 class SessionErasure(Capability):
-    """Lets `forget` also erase an actor's sessions, and stops the recording of their turns."""
+    """Lets `forget` also erase an actor's sessions, and stops recording their turns."""
 
     # SessionVersions sets it.
     purge: Callable[[DurableStore, Report], Awaitable[None]] | None = None
@@ -33,10 +33,10 @@ class SessionErasure(Capability):
         super().__init__(settings, before, load)
         self._store, long_term = Store.find(before), LongTermMemory.find(before)
         long_term.erase_sessions, long_term.is_forgotten = self.erase, self.is_forgotten
-        self._store.before_close = long_term.close  # it asks the store who was forgotten
+        self._store.before_close = long_term.close  # recording reads erasure marks from the store
 
     async def erase(self, report: Report, candidates: list[str]) -> None:
-        """End all sessions of an actor; `candidates` are tried if the store cannot list them."""
+        """End all sessions of an actor; check `candidates` if the store cannot list sessions."""
         store, is_writable = self._store.durable, self._store.is_writable
         if store is None:
             report.notes += [NO_STORE, LATER]
@@ -50,8 +50,8 @@ class SessionErasure(Capability):
                 ids = await store.sessions()
             except Unsupported:
                 ids = candidates
-                known = f"only {len(ids)} known ones were looked at"
-                report.notes.append(f"the session store cannot list its sessions: {known}")
+                checked = f"only {len(ids)} sessions known to memories were checked"
+                report.notes.append(f"the session store cannot list its sessions: {checked}")
             for id in ids:
                 owner = await owner_of(store, id)
                 if owner is UNREADABLE:
@@ -59,8 +59,8 @@ class SessionErasure(Capability):
                 elif owner is None and re.fullmatch(SHORTENED, id):
                     report.could_not.append(f"a session whose id begins with {id[:60]}: {LONG}")
                 elif owner == report.actor and not is_writable:
-                    what = f"session {id}: the session store is read-only here"
-                    report.could_not.append(what)
+                    failure = f"session {id}: the session store is read-only here"
+                    report.could_not.append(failure)
                 elif owner == report.actor:
                     await store.end(id)
                     report.sessions += 1
@@ -82,15 +82,15 @@ class SessionErasure(Capability):
 
 
 async def _mark_forgotten(store: DurableStore, actor: str) -> None:
-    """Stop every process from recording turns of the actor that began before now."""
+    """Stop all processes from recording earlier turns of the actor."""
     head = {"scope": "agent", "schema_version": "1.0", "created_at": datetime.now(UTC).isoformat()}
     last = {"actor": None, "turn": 0, "key": None, "reply": ""}
     mark = json.dumps(head | {"data": {"messages": []}, "app_data": last}).encode()
     before = await store.load(_mark(actor))
-    with suppress(Conflict):  # another process saved a mark
+    with suppress(Conflict):  # another process saved the mark
         await store.save(_mark(actor), mark, before.revision if before else None)
 
 
 def _mark(actor: str) -> str:
-    """Return the session id of the mark that an actor was erased."""
+    """Return the session id of an actor's erasure mark."""
     return f"forgotten-{sha256(actor.encode()).hexdigest()}"

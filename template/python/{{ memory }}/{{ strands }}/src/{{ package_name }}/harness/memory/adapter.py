@@ -1,4 +1,4 @@
-"""Long-term memory for Strands: the memory manager of a turn, and the stores that it searches."""
+"""Connect long-term memory to Strands: the memory manager of a turn and its stores."""
 
 import asyncio
 import logging
@@ -30,14 +30,14 @@ from .settings import MemorySettings
 from .show import show
 
 log = logging.getLogger(__name__)
-MAX_ENTRIES = 10_000  # no limit for entries to show: the files and stores have limits
-DEFAULT_RESULTS = 5  # of an owner's store without a limit
-SEQUENCE = count()  # numbers messages uniquely, as turns may share a store
-Remember = Callable[[str, list[str], Any], None]  # a text, names of stores, and metadata
+MAX_ENTRIES = 10_000  # effectively unlimited: files and stores set the limits
+DEFAULT_RESULTS = 5  # for an owner's store without a limit
+SEQUENCE = count()  # unique message numbers: turns may share a store
+Remember = Callable[[str, list[str], Any], None]  # text, store names, metadata
 
 
 class CollectionStore(sdk.MemoryStore):
-    """A collection as a store of the memory manager; its file limits the results."""
+    """A collection as a store of the memory manager; the collection file limits the results."""
 
     max_search_results, extraction = None, None
 
@@ -51,7 +51,7 @@ class CollectionStore(sdk.MemoryStore):
         self, query: str, options: sdk.SearchOptions | None = None
     ) -> list[sdk.MemoryEntry]:
         """Return matching memories, within a time limit. Never raises."""
-        most = (options or {}).get("max_search_results")
+        limit = (options or {}).get("max_search_results")
         return [
             sdk.MemoryEntry(
                 hit.text,
@@ -62,7 +62,7 @@ class CollectionStore(sdk.MemoryStore):
                     "_namespaces": [hit.namespace],
                 },
             )
-            for hit in (await self._turn.search(query, self._readers))[:most]
+            for hit in (await self._turn.search(query, self._readers))[:limit]
         ]
 
     async def add(self, content: str, metadata: Any = None) -> None:
@@ -71,10 +71,10 @@ class CollectionStore(sdk.MemoryStore):
 
 
 class GuardedStore(sdk.MemoryStore):
-    """A store of the owner: searches are bounded in time; writes happen after a commit.
+    """An owner's store: searches have a time limit, and writes happen after a commit.
 
-    The memory manager must not write to the store: it would also write failed turns. A text that a
-    model adds is passed to `remember` instead.
+    The memory manager must not write to the store: it would also write failed turns. Texts that a
+    model adds go to `remember` instead.
     """
 
     extraction = None
@@ -99,24 +99,24 @@ class GuardedStore(sdk.MemoryStore):
     async def _search(
         self, query: str, options: sdk.SearchOptions | None, failures: dict[str, str]
     ) -> list[sdk.MemoryEntry]:
-        most = self.max_search_results or DEFAULT_RESULTS
-        most = min(most, (options or {}).get("max_search_results") or most)
+        limit = self.max_search_results or DEFAULT_RESULTS
+        limit = min(limit, (options or {}).get("max_search_results") or limit)
         try:
             async with time_limit(self._seconds):
                 await self._prepare()
-                given = sdk.SearchOptions(max_search_results=most)
-                return await self.store.search(query[-MAX_QUERY_CHARS:], given)
+                bounded = sdk.SearchOptions(max_search_results=limit)
+                return await self.store.search(query[-MAX_QUERY_CHARS:], bounded)
         except TimeoutError:
-            why = f"no answer within {self._seconds} s"
-        except Exception as error:  # noqa: BLE001 (the turn goes on, whatever the error)
-            why = describe(error)
-        log.warning("nothing recalled from store %s: %s", self.name, why)
-        failures[self.name] = why
+            reason = f"no answer within {self._seconds} s"
+        except Exception as error:  # noqa: BLE001 (the turn continues after any error)
+            reason = describe(error)
+        log.warning("nothing recalled from store %s: %s", self.name, reason)
+        failures[self.name] = reason
         return []
 
-    async def hits(self, query: str, most: int | None, failures: dict[str, str]) -> list[Hit]:
-        """Return what a search finds as hits. Never raises: adds to `failures`."""
-        options = sdk.SearchOptions(max_search_results=most) if most else None
+    async def hits(self, query: str, limit: int | None, failures: dict[str, str]) -> list[Hit]:
+        """Return the results of a search as hits. Never raises: adds errors to `failures`."""
+        options = sdk.SearchOptions(max_search_results=limit) if limit else None
         return [_hit(entry, self.name) for entry in await self._search(query, options, failures)]
 
     async def add(self, content: str, metadata: Any = None) -> None:
@@ -134,14 +134,14 @@ class GuardedStore(sdk.MemoryStore):
         return self.store.get_tools() if hasattr(self.store, "get_tools") else []
 
     def recording(self, messages: list[Message], model: Model) -> Callable[[], Awaitable[None]]:
-        """Return the work that records a turn in the store.
+        """Return a function that records a turn in the store.
 
-        A retry does only the rest. Late work is awaited, not repeated.
+        A retry continues after the last success, and awaits late work instead of repeating it.
         """
         extraction: Any = getattr(self.store, "extraction", None)
         extractor = extraction.get("extractor") if isinstance(extraction, dict) else None
-        own = getattr(type(self.store), "add_messages", None)
-        if extractor is None and own in (None, sdk.MemoryStore.add_messages):  # facts only
+        method = getattr(type(self.store), "add_messages", None)
+        if extractor is None and method in (None, sdk.MemoryStore.add_messages):  # facts only
             extractor = sdk.ModelExtractor()
         numbers = [next(SEQUENCE) for _ in messages]
         texts = [m for m in messages if any("text" in block for block in m["content"])]
@@ -167,7 +167,7 @@ class GuardedStore(sdk.MemoryStore):
                 await self.store.add(facts[0].content, facts[0].metadata)
                 facts.popleft()
 
-        return awaited(send)
+        return retryable(send)
 
     async def _prepare(self) -> None:
         if not self._is_ready and hasattr(self.store, "initialize"):
@@ -175,8 +175,8 @@ class GuardedStore(sdk.MemoryStore):
         self._is_ready = True
 
 
-def awaited(send: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], Awaitable[None]]:
-    """Return a function that repeats work that failed, and awaits work that is late."""
+def retryable(send: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], Awaitable[None]]:
+    """Return a function that retries failed work, and awaits work that is still running."""
     task: asyncio.Task[None] | None = None
 
     async def attempt() -> None:
@@ -189,10 +189,10 @@ def awaited(send: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], Await
 
 
 class TurnManager(sdk.MemoryManager):
-    """The memory manager of a turn: each model call sees what one search recalled."""
+    """The memory manager of a turn: adds memories to each model call."""
 
     async def init_agent(self, agent: Agent) -> None:
-        """Show the memories to the models of an agent."""
+        """Add memories to the model calls of an agent."""
         await super().init_agent(agent)
         agent.add_middleware(InvokeModelStage.Input, self._show)
 
@@ -204,16 +204,16 @@ class TurnManager(sdk.MemoryManager):
         after = messages[place + 1 :]
         steps = [_text(message) for message in after if message["role"] == "assistant"]
         said = steps[-1] if steps else ""
-        shown = await show(turn, _text(messages[place]), said, messages, self._search)
-        if not shown.text or isinstance(context.model, RecallingModel):
+        injection = await show(turn, _text(messages[place]), said, messages, self._search)
+        if not injection.text or isinstance(context.model, RecallingModel):
             return context
         # A copy: memories never become part of the session.
-        asked = messages[place].copy()
-        asked["content"] = [*content, {"text": f"\n\n{shown.text}"}]
-        # The cache point of the model stands in front of them, if it is in this message.
-        more = context.dynamic_trailing_blocks + (place == len(messages) - 1)
-        changed = [*messages[:place], asked, *messages[place + 1 :]]
-        return context.replace(messages=changed, dynamic_trailing_blocks=more)
+        prompt = messages[place].copy()
+        prompt["content"] = [*content, {"text": f"\n\n{injection.text}"}]
+        # In the last message, the model's cache point must precede the memories.
+        trailing_blocks = context.dynamic_trailing_blocks + (place == len(messages) - 1)
+        changed = [*messages[:place], prompt, *messages[place + 1 :]]
+        return context.replace(messages=changed, dynamic_trailing_blocks=trailing_blocks)
 
     async def _search(self, query: str) -> list[Hit]:
         options = sdk.MemorySearchOptions(max_search_results=MAX_ENTRIES)
@@ -222,11 +222,11 @@ class TurnManager(sdk.MemoryManager):
 
 
 class RecallingModel(OfflineModel):
-    """The offline model, which ends its reply with the memories."""
+    """The echo model; its reply ends with the memories."""
 
     async def stream(self, *args: Any, **kwargs: Any) -> AsyncIterable[StreamEvent]:
         turn, is_call = current.get(None), False
-        lines = turn.shown.lines if turn else []
+        lines = turn.injection.lines if turn else []
         async for event in super().stream(*args, **kwargs):
             is_call = is_call or "toolUse" in event.get("contentBlockStart", {}).get("start", {})
             if "contentBlockStop" in event and not is_call:
@@ -236,7 +236,7 @@ class RecallingModel(OfflineModel):
 
 
 def prepare(turn: MemoryTurn, options: dict[str, Any], settings: MemorySettings) -> None:
-    """Add the memory manager to the options of the agent of a turn."""
+    """Add the memory manager to the options of the turn's agent."""
     if type(options["model"]) is OfflineModel:
         options["model"] = RecallingModel()
     turn.model = options["model"]
@@ -268,11 +268,13 @@ def stores_for(turn: MemoryTurn, settings: MemorySettings) -> list[Any]:
     """Return the owner's stores for a turn."""
     remember = turn.add if settings.add_memory_tool else None
     seconds = settings.recall_timeout_seconds
-    return [GuardedStore(store, seconds, remember) for store in turn.policy.own_stores(turn.who)]
+    return [
+        GuardedStore(store, seconds, remember) for store in turn.policy.own_stores(turn.identity)
+    ]
 
 
 def record(recorder: Recorder, turn: MemoryTurn, messages: list[Message]) -> None:
-    """Record a committed turn: its texts in the collections, all messages in further stores."""
+    """Record a committed turn: its texts in collections, its messages in the owner's stores."""
     texts: list[Utterance] = [
         Utterance("USER" if message["role"] == "user" else "ASSISTANT", block["text"])
         for message in messages
@@ -280,16 +282,16 @@ def record(recorder: Recorder, turn: MemoryTurn, messages: list[Message]) -> Non
         if not is_blank(block.get("text", ""))
     ]
     added = turn.end()
-    recorder.record(turn.who, [*texts, *added], turn.began)
+    recorder.record(turn.identity, [*texts, *added], turn.began)
     for guarded in turn.stores:
         name = f"store {guarded.name}"
         if getattr(guarded.store, "writable", False):
             work, size = guarded.recording(messages, turn.model), len(serialize(messages))
-            recorder.put(name, turn.who, work, size)
+            recorder.put(name, turn.identity, work, size)
         for text in added if guarded.takes_texts else []:
             if text.is_for(guarded.name):
-                work = awaited(partial(guarded.send, text.text, text.metadata))
-                recorder.put(name, turn.who, work, len(text.text.encode()))
+                work = retryable(partial(guarded.send, text.text, text.metadata))
+                recorder.put(name, turn.identity, work, len(text.text.encode()))
 
 
 def _text(message: Message) -> str:
@@ -297,13 +299,13 @@ def _text(message: Message) -> str:
 
 
 def _hit(entry: sdk.MemoryEntry, collection: str) -> Hit:
-    """Read an entry of a store; the score is 0 if the store has none."""
-    known = entry.metadata or {}
+    """Return a store's entry as a hit; the score defaults to 0."""
+    metadata = entry.metadata or {}
     return Hit(
         text=entry.content,
-        score=known.get("_score", 0.0),
-        namespace=next(iter(known.get("_namespaces", [])), ""),
+        score=metadata.get("_score", 0.0),
+        namespace=next(iter(metadata.get("_namespaces", [])), ""),
         collection=collection,
-        created_at=str(known.get("_createdAt", "")),
-        id=known.get("_id", ""),
+        created_at=str(metadata.get("_createdAt", "")),
+        id=metadata.get("_id", ""),
     )

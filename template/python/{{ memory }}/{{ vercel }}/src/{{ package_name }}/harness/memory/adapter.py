@@ -1,4 +1,4 @@
-"""Long-term memory for the AI SDK: the tools of a turn, and a model that sees memories."""
+"""Connect long-term memory to the AI SDK: the tools of a turn, and a model with memories."""
 
 import json
 from collections.abc import AsyncGenerator, Sequence
@@ -13,7 +13,7 @@ from pydantic import PrivateAttr
 from ..contract import is_blank
 from ..echo_model import OfflineModel
 from .base import Utterance
-from .hits import Hit, Shown
+from .hits import Hit, Injection
 from .in_turn import add, search
 from .recall import MemoryTurn, current
 from .record import Recorder
@@ -27,7 +27,7 @@ async def search_memory(
 ) -> str:
     """Search long-term memory for facts, preferences or context of earlier conversations.
 
-    Of all stores or some by name, at most so many entries of each.
+    Searches the named stores or all, for at most `max_search_results` entries per store.
     """
     found = await search(query, stores=stores, max_search_results=max_search_results)
     return json.dumps([_entry(hit) for hit in found], ensure_ascii=False)
@@ -37,7 +37,7 @@ async def search_memory(
 async def add_memory(entries: list[str], stores: list[str] | None = None) -> str:
     """Add facts, preferences or decisions that are worth recalling in later conversations.
 
-    To all stores or some by name, when the turn is committed.
+    Adds them to the named stores or all, when the turn commits.
     """
     for text in entries:
         add(text, stores=stores)
@@ -45,7 +45,7 @@ async def add_memory(entries: list[str], stores: list[str] | None = None) -> str
 
 
 class RecallingProvider(ai.Provider[None]):
-    """The provider of a model that sees the memories of its turn, in each of its calls."""
+    """Adds the turn's memories to each call of a model."""
 
     provider_class_id: Literal["recalling"] = "recalling"
     _model: ai.Model = PrivateAttr()
@@ -53,20 +53,20 @@ class RecallingProvider(ai.Provider[None]):
     async def stream(
         self, model: ai.Model, messages: list[ai.messages.Message], **options: Any
     ) -> AsyncGenerator[events.Event]:
-        inner, turn, shown = self._model, current.get(None), Shown()
+        inner, turn, injection = self._model, current.get(None), Injection()
         last = max((n for n, m in enumerate(messages) if m.role == "user"), default=None)
         if turn and last is not None:
             steps = [m.text for m in messages[last + 1 :] if m.role == "assistant"]
             said = steps[-1] if steps else ""
-            shown = await show(turn, messages[last].text, said, messages, turn.search)
+            injection = await show(turn, messages[last].text, said, messages, turn.search)
         if type(inner) is OfflineModel:
-            stream = _append(inner.provider.stream(inner, messages, **options), shown)
+            stream = _append(inner.provider.stream(inner, messages, **options), injection)
         else:
-            if shown.text and last is not None:
+            if injection.text and last is not None:
                 # A copy: memories never become part of the session.
-                block = ai.messages.TextPart(text=f"\n\n{shown.text}")
-                asked = messages[last].model_copy(update={"parts": [*messages[last].parts, block]})
-                messages = [*messages[:last], asked, *messages[last + 1 :]]
+                block = ai.messages.TextPart(text=f"\n\n{injection.text}")
+                prompt = messages[last].model_copy(update={"parts": [*messages[last].parts, block]})
+                messages = [*messages[:last], prompt, *messages[last + 1 :]]
             stream = inner.provider.stream(inner, messages, **options)
         async with aclosing(stream):
             async for event in stream:
@@ -74,27 +74,27 @@ class RecallingProvider(ai.Provider[None]):
 
 
 async def _append(
-    stream: AsyncGenerator[events.Event], shown: Shown
+    stream: AsyncGenerator[events.Event], injection: Injection
 ) -> AsyncGenerator[events.Event]:
-    """End the reply of the offline model with what it is shown."""
+    """Append the memories and the notice to the echo model's reply."""
     async with aclosing(stream):
         async for event in stream:
             if isinstance(event, events.TextEnd):
-                for text in shown.lines:
+                for text in injection.lines:
                     yield events.TextDelta(chunk=text)
             yield event
 
 
 def with_memory(model: ai.Model) -> ai.Model:
-    """Return the model as turns use it: it sees memories."""
-    own = model.provider
-    provider = RecallingProvider(name=own.name, default_base_url=own.default_base_url)
+    """Return a model that receives the memories of its turn."""
+    wrapped = model.provider
+    provider = RecallingProvider(name=wrapped.name, default_base_url=wrapped.default_base_url)
     provider._model = model
     return ai.Model(id=model.id, provider=provider)
 
 
 def prepare(turn: MemoryTurn, options: dict[str, Any], settings: MemorySettings) -> None:
-    """Add memories and their tools to the options of the agent of a turn."""
+    """Add memories and memory tools to the options of the turn's agent."""
     tools = list[Any]()
     policy = turn.policy
     if turn.readers and policy.search_tool:
@@ -110,20 +110,20 @@ def prepare(turn: MemoryTurn, options: dict[str, Any], settings: MemorySettings)
 
 
 def record(recorder: Recorder, turn: MemoryTurn, messages: Sequence[ai.messages.Message]) -> None:
-    """Record the texts of a committed turn, without those of tools."""
+    """Record the texts of a committed turn, without tool results."""
     texts: list[Utterance] = [
         Utterance("USER" if message.role == "user" else "ASSISTANT", part.text)
         for message in messages
         for part in message.parts
         if part.kind == "text" and not is_blank(part.text)
     ]
-    recorder.record(turn.who, [*texts, *turn.end()], turn.began)
+    recorder.record(turn.identity, [*texts, *turn.end()], turn.began)
 
 
 def _with_stores(
     tool: Any, names: Sequence[str], turn: MemoryTurn, name: str, description: str | None = None
 ) -> Any:
-    """Return a tool of this name, whose description lists its stores."""
+    """Return a copy of a tool with this name, and with the stores in its description."""
     lines = [f"- {store}: {turn.descriptions.get(store, '')}" for store in names]
     text = "\n".join([description or tool.tool.spec.description, "", "Stores:", *lines])
     spec = tool.tool.spec.model_copy(update={"description": text})
@@ -131,7 +131,7 @@ def _with_stores(
 
 
 def stores_for(turn: MemoryTurn, settings: MemorySettings) -> list[Any]:
-    """Return the owner's stores for a turn: the AI SDK has none."""
+    """Return the owner's stores for a turn: always empty, because the AI SDK has no stores."""
     return []
 
 

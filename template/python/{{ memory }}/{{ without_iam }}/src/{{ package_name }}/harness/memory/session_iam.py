@@ -1,4 +1,4 @@
-"""No statements in the IAM policy: the sessions are not on AWS."""
+"""The sessions need no IAM statements: they are not on AWS."""
 
 from ..collections.check import Project
 from ..collections.models import Collection
