@@ -496,7 +496,7 @@ def test_one_question_prints_the_reply_and_nothing_else(
     for wrong in (" \n", "1234"):
         code, shown, error = ask(wrong, MAX_PROMPT_CHARS="3")
         assert (code, shown) == (1, "")
-        assert error.startswith("The prompt must be a string, not blank, of at most 3 characters.")
+        assert error.startswith("Send a prompt that is not blank and has at most 3 characters.")
     code, shown, error = ask("Two", "words")
     assert (code, shown) == (2, "")
     code, shown, error = ask("Hello.", MODEL="")

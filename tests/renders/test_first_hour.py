@@ -343,7 +343,7 @@ def test_a_function_without_its_decorator_is_named(target: str, tmp_path: Path) 
     agent = project / "src" / "my_agent" / "agent.py"
     agent.write_text(re.sub(r"(?m)^@(ai\.)?tool\n", "", agent.read_text()))
     said = run(project, "chat", typed="Hello.\n")
-    assert "(word_count is no tool: it lacks @tool)" in said
+    assert "(word_count is not a tool: add @tool)" in said
     assert "Traceback" not in said
 
 
@@ -618,7 +618,7 @@ def test_a_proxy_that_cannot_be_used_is_one_line(variant: str, tmp_path: Path) -
                 text=True,
             )
             assert result.returncode == 1
-            what = rf"Cannot create the client of the model \({kind}\b.*\): look at ALL_PROXY\."
+            what = rf"Cannot create the model's client \({kind}\b.*\): check ALL_PROXY\."
             assert re.search(what, result.stdout), result.stdout
             assert ("uv add socksio" in result.stdout) is (kind == "ImportError")
             assert len(result.stdout.splitlines()) <= 2, result.stdout

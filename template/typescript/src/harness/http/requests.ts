@@ -194,7 +194,7 @@ function readBody(body: unknown, sessionId: string, runtime: Runtime): TurnReque
   const { prompt, end_session: endSession = false, fork } = body as Record<string, unknown>
   const caller = { actor: null, key: null } // the headers name it
   const hasPrompt = 'prompt' in body
-  const asked = runtime.read(body, sessionId)
+  const asked = runtime.readRequest(body, sessionId)
   const isTurn = asked !== undefined || hasPrompt || 'replace_turn' in body
   const isFork = (fork ?? null) !== null
   if ('at_turn' in body && !isFork) {

@@ -148,7 +148,7 @@ async function takeTurns(
     const turn: Turn = new Turn(next, reply.show)
     turns.push(turn)
     const result = await reply.follow(runtime.start(turn, { signal }))
-    next = await runtime.ask(result, next, talk.keyboard?.ask ?? refuse)
+    next = await runtime.askApproval(result, next, talk.keyboard?.ask ?? refuse)
   }
   talk.turns++
   reply.end(turns)

@@ -201,7 +201,7 @@ def _read_body(body: Any, session_id: str, runtime: Runtime) -> TurnRequest | Ch
     """Return what a body asks for; the headers say the rest."""
     if not isinstance(body, dict):
         raise AgentError("invalid_request", "The body must be an object.")
-    turn, fork = runtime.read(body, session_id), body.get("fork")
+    turn, fork = runtime.read_request(body, session_id), body.get("fork")
     is_turn = turn is not None or not body.keys().isdisjoint({"prompt", "replace_turn"})
     if "at_turn" in body and fork is None:
         raise AgentError("invalid_request", "Send at_turn only with fork.")

@@ -96,7 +96,7 @@ class Conversation:
             seconds += time.monotonic() - began
             if result is None:
                 break
-            next_request = self._runtime.ask(result, next_request, self.read)
+            next_request = self._runtime.ask_approval(result, next_request, self.read)
         if result:
             self.turns += 1
             self._screen.end_reply(describe_cost(turns, seconds))

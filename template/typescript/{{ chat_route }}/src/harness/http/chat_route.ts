@@ -235,7 +235,7 @@ async function readRequest(
   const last = fieldsOf(Array.isArray(messages) ? messages.at(-1) : null)
   const { approve, deny } = readAnswers(last)
   if (typeof last.id === 'string' && approve.length + deny.length) {
-    const answers = runtime.read({ approve, deny }, sessionId)
+    const answers = runtime.readRequest({ approve, deny }, sessionId)
     const caller = { actor: readActor(request, runtime), key: null, headers }
     if (answers) return [answers.of(caller), last]
   }

@@ -227,7 +227,7 @@ async def _read_turn(request: Request, runtime: Runtime) -> tuple[TurnRequest, P
     last = _fields(messages[-1] if isinstance(messages, list) and messages else None)
     answers = _read_answers(last)
     is_answered = any(answers.values()) and isinstance(last.get("id"), str)
-    if is_answered and (turn := runtime.read(answers, session_id)):
+    if is_answered and (turn := runtime.read_request(answers, session_id)):
         return replace(turn, actor=read_actor(request, runtime), headers=request.headers), last
     if last.get("role") != "user":
         raise AgentError("invalid_request", "The last message must be one of role user.")
