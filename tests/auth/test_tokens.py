@@ -80,7 +80,7 @@ def test_a_header_cannot_name_another_actor(
     ):
         reply = of_ada.say("Hello", headers={**headers, **JSON})
         assert (reply.status, reply.json["error"]["type"]) == (403, "session_forbidden")
-        assert reply.json["error"]["message"] == "A header names another actor than the token."
+        assert reply.json["error"]["message"] == "A header names a different actor than the token."
     reply = of_ada.say("Hello", headers={**bob, **JSON})
     assert (reply.status, reply.json["error"]["type"]) == (403, "session_forbidden")
     assert of_ada.say("Again?", headers={**ada, **JSON}).turn == 2

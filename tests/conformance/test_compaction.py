@@ -260,7 +260,7 @@ def test_a_turn_that_fails_does_not_pay_again_for_a_summary_that_failed(chat: Ch
     assert 1 <= len(summaries_for(chat)) <= 3, "the tries of the client"
     (_, *later) = lines_of(chat, "summar")
     assert len(later) == 3
-    assert all(line.endswith("the last one failed less than 10 minutes ago") for line in later)
+    assert all(line.endswith("the last summary failed less than 10 minutes ago") for line in later)
 
 
 def test_a_session_that_is_too_large_keeps_its_summary_and_not_its_oldest_turn(

@@ -221,9 +221,9 @@ def test_each_bad_case_is_a_line_and_the_others_run(evals: Evals) -> None:
     for start, word in (
         ("evals/bad.yaml:3: ", "turns"),
         ("there is no tool weather; the agent has word_count", ""),
-        ("the schema is none: ", "any"),
+        ("the schema is invalid: ", "any"),
         ('"(" is no regular expression: ', ""),
-        ("the reply is not of the schema: ", "b"),
+        ("the reply violates the schema: ", "b"),
         ("the reply is not JSON", ""),
         ("the turn ended as empty_reply, not committed", ""),
         ("no answer of word_count is for ", '"b"'),

@@ -204,7 +204,7 @@ def test_a_turn_that_a_reload_cut_off_is_offered_again_and_runs_once(
     visitor.say("Cut me off.", ["It beg", Hold(gate)], ["Here I am."])
     visitor.sees("It beg")
     visitor.page.reload()
-    visitor.sees("The page was loaded again before this turn had ended.")
+    visitor.sees("The page was reloaded before this turn ended.")
     expect(visitor.page.locator(".user p")).to_have_text("Cut me off.")
     gate.set()
     visitor.try_again()
@@ -373,7 +373,7 @@ def test_a_long_conversation_is_soon_there_and_a_button_leads_to_its_end(visitor
     end = visitor.page.get_by_text("Reply 250", exact=True)
     expect(end).to_be_in_viewport()
     assert time.monotonic() - began < 10
-    button = visitor.page.get_by_role("button", name="To the end")
+    button = visitor.page.get_by_role("button", name="Jump to latest")
     expect(button).to_be_hidden()
     visitor.page.locator("#transcript").evaluate("(transcript) => (transcript.scrollTop = 0)")
     expect(end).not_to_be_in_viewport()
@@ -424,7 +424,7 @@ def test_a_restart_of_the_server_is_survived(
     server.exit_code()
     visitor.say("Is anyone there?")
     visitor.sees("network_error")
-    visitor.sees("It is unknown whether this turn was kept. Try again")
+    visitor.sees("This turn may or may not have been saved. Try again")
     server = fleet.fresh(UI=1, PORT=server.address[1])
     assert server.address
     if is_loaded_again:
@@ -433,7 +433,7 @@ def test_a_restart_of_the_server_is_survived(
         visitor.say("A new turn.")
     else:
         visitor.try_again()
-        visitor.sees("It began anew")
+        visitor.sees("It started again")
     visitor.committed(1)
     assert len(visitor.kept(server)) == 2
     visitor.leave()

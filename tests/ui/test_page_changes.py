@@ -277,7 +277,7 @@ def test_another_message_drops_what_waits(waiting: Waiting) -> None:
     number = order()
     waiting.ask(number)
     waiting.visitor.say("Never mind.")
-    waiting.visitor.sees("The turn that waited was dropped.")
+    waiting.visitor.sees("The pending turn was dropped.")
     waiting.visitor.committed(1)
     assert waiting.kept() == echoed("Never mind.")
     assert said(waiting.page) == echoed("Never mind.")
@@ -316,7 +316,7 @@ def test_an_answer_without_a_reply_is_unknown_until_the_server_says_so(waiting: 
     waiting.page.route("**/api/chat", give_up)
     waiting.page.get_by_role("button", name="Approve").click()
     for _ in range(2):
-        waiting.visitor.sees("It is unknown whether this turn was kept. The page asks")
+        waiting.visitor.sees("This turn may or may not have been saved. The page keeps asking")
         hasten(waiting.visitor)
     expect(waiting.page.locator(".user p")).to_have_text([prompt])
     gate.set()
@@ -346,7 +346,7 @@ def test_an_edit_that_waits(waiting: Waiting) -> None:
     waiting.page.get_by_role("button", name="Retry").nth(1).click()
     waiting.waits(number)
     waiting.visitor.say("Never mind.")
-    waiting.visitor.sees("The turn that waited was dropped.")
+    waiting.visitor.sees("The pending turn was dropped.")
     waiting.visitor.committed(4)
     assert waiting.kept()[-4:] == echoed("Vierte.", "Never mind.")
     expect(waiting.page.locator(".user p")).to_have_text(

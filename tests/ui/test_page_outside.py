@@ -78,8 +78,8 @@ def test_a_turn_that_a_gateway_gave_up_is_unknown_until_the_server_says_so(
 
     visitor.page.route("**/api/chat", give_up)
     visitor.type(prompt)
-    visitor.sees("It is unknown whether this turn was kept. Try again")
-    visitor.sees("The page asks the server again")
+    visitor.sees("This turn may or may not have been saved. Try again")
+    visitor.sees("The page keeps asking the server")
     expect(visitor.page.get_by_text("this session is unchanged")).to_have_count(0)
     gate.set()
     visitor.committed(1)
@@ -104,10 +104,10 @@ def test_a_page_asks_on_after_a_short_outage(
     talk(visitor, "Before.")
     visitor.page.route("**/api/chat*", lose, times=2)
     visitor.type(prompt)
-    visitor.sees("It is unknown whether this turn was kept.")
+    visitor.sees("This turn may or may not have been saved.")
     for _ in range(2):
         hasten(visitor)
-        visitor.sees("The page asks the server again")
+        visitor.sees("The page keeps asking the server")
         expect(visitor.page.get_by_text("Interrupted")).to_have_count(0)
     gate.set()
     provider.wait("the turn", lambda: len(visitor.kept(server)) == 4)
@@ -134,9 +134,9 @@ def test_a_retry_without_an_answer_is_unknown_until_the_server_says_so(
     talk(visitor, prompt)
     visitor.page.route("**/api/chat", give_up)
     visitor.page.get_by_role("button", name="Retry").click()
-    visitor.sees("It is unknown whether this turn was kept.")
+    visitor.sees("This turn may or may not have been saved.")
     hasten(visitor)
-    visitor.sees("The page asks the server again")
+    visitor.sees("The page keeps asking the server")
     gate.set()
     provider.wait("the turn", lambda: "Late but kept." in visitor.kept(server))
     hasten(visitor)
@@ -152,7 +152,7 @@ def test_nobody_asks_about_a_session_that_was_ended(visitor: Visitor) -> None:
     ended = visitor.session
     visitor.page.route("**/api/chat*", lambda route: route.abort(), times=2)
     visitor.type("Lost.")
-    visitor.sees("It is unknown whether this turn was kept.")
+    visitor.sees("This turn may or may not have been saved.")
     visitor.page.get_by_role("button", name="End session").click()
     visitor.page.locator("#confirm").click()
     expect(visitor.page.locator("#sessions a")).to_have_count(0)
@@ -327,7 +327,7 @@ def test_a_browser_that_stores_nothing_is_no_secret(
     visitor.context.add_init_script(full)
     visitor.page.goto(f"{visitor.origin}/?full")
     talk(visitor, "One.", "Two.")
-    expect(visitor.page.get_by_text("This browser stores nothing for this page")).to_have_count(1)
+    expect(visitor.page.get_by_text("This browser cannot store data")).to_have_count(1)
     visitor.leave()
 
 

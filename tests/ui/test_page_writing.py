@@ -86,7 +86,7 @@ def test_what_cannot_be_sent_stays_in_the_composer_with_its_reason(visitor: Visi
     visitor.committed(2)
     for kind in ("paste", "drop"):
         assert page.evaluate(FILE, kind) is False
-        expect(reason).to_contain_text("Files cannot be sent")
+        expect(reason).to_contain_text("You cannot send files")
         page.keyboard.type("x")
         expect(reason).to_have_count(0)
 

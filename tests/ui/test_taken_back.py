@@ -37,7 +37,7 @@ from tests.ui.chat_page import (
 from tests.ui.gated import gated
 from tests.ui.test_chat_route import ASSISTANT, EACH, ONE, fleet, page, target  # noqa: F401 (fixtures)
 
-STALE = "session_conflict: The session has other turns by now: reload it. Nothing was changed."
+STALE = "session_conflict: The session has changed. Reload it; nothing was saved."
 
 
 def said(*prompts: str) -> list[str]:

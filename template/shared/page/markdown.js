@@ -8,7 +8,7 @@ const DEPTH = 9 // of lists and quotes
 // A text with emphasis and links costs up to its length times its punctuation.
 const COST = 3e6
 const COST_OF_ALL = 2e7
-const PARTS = 10_000 // of code in colors that is shown at once: each one is an element
+const PARTS = 10_000 // colored parts of code on the page: each part is an element
 const SAFE = /^(https?:\/\/|mailto:)/i // another kind of address could run something
 const ENTITY = /&(?:#(\d{1,7})|#x([\da-f]{1,6})|([a-z]\w{1,7}));/gi
 const BREAK = /^<br\s*\/?>$/i
@@ -209,7 +209,7 @@ class Walker {
     return ['strong', 'em', 'del'].includes(type) ? [element(type, '', ...nodes)] : nodes
   }
 
-  /** Return the tokens in a token; nothing where it has none, or they would take too long. */
+  /** Return the tokens inside a token; nothing if it is flat or too slow to parse. */
   read({ tokens }) {
     const source = this.unread.get(tokens)
     if (source === undefined) return tokens

@@ -1,4 +1,4 @@
-// The page: the sessions that this browser began, and the turns of the one that is selected.
+// The page: the sessions of this browser, and the turns of the selected session.
 
 import { element } from './markdown.js'
 import { parse, Reply } from './reply.js'
@@ -12,26 +12,26 @@ const TOKEN = `${NAME}: token`
 const SHARED = 200 // turns of a session whose times and tokens the browser keeps
 const find = (id) => document.getElementById(id)
 const [transcript, prompt, actor, dialog] = ['transcript', 'prompt', 'actor', 'dialog'].map(find)
-const conversations = new Map() // by session id, those that were selected since the page was loaded
+const conversations = new Map() // by session id: sessions selected since the page loaded
 let current
 
-const INTERRUPTED = 'The page was loaded again before this turn had ended.'
-const UNCHANGED = 'Nothing was kept: this session is unchanged.'
-const UNKNOWN = 'It is unknown whether this turn was kept.'
-const ASKING = 'The page asks the server again for some minutes.'
+const INTERRUPTED = 'The page was reloaded before this turn ended.'
+const UNCHANGED = 'Nothing was saved: this session is unchanged.'
+const UNKNOWN = 'This turn may or may not have been saved.'
+const ASKING = 'The page keeps asking the server for a few minutes.'
 const SECONDS = [3, 6, 12, 25, 50, 100] // between the questions
-const GONE = 'The server no longer has this session. Your next message begins it anew.'
+const GONE = 'The server no longer has this session. Your next message starts it again.'
 const GENTLE = { stopped: 'Stopped', interrupted: 'Interrupted' }
 const SIGNED_OUT =
-  'A proxy answered in place of the agent. If it asks for a sign-on, yours has expired: ' +
+  'A proxy answered instead of the agent. Your sign-in may have expired: ' +
   'reload this page to sign in.'
 const KEYS = find('keys').textContent
 const RUNNING = 'Not sent yet: wait for the reply, or stop it.'
-const NO_FILES = 'Files cannot be sent. Paste their text.'
-// The server refuses a prompt before it runs; sent again as it is, it would be refused again.
+const NO_FILES = 'You cannot send files. Paste their text.'
+// The server rejects these prompts before the turn runs; an unchanged retry fails again.
 const REFUSED = ['invalid_request', 'payload_too_large', 'session_too_large']
 const UNSTORED =
-  'This browser stores nothing for this page: its storage is full or blocked. ' +
+  'This browser cannot store data for this page: its storage is full or blocked. ' +
   'If you reload or close the page, you cannot open this session again.'
 
 /**
@@ -45,12 +45,12 @@ class Failure extends Error {
   }
 }
 
-/** Whether the agent may have kept the turn all the same, or may still work on it. */
+/** Whether the agent may have saved the turn, or may still work on it. */
 function isUnknown(type) {
   return type === 'network_error' || type.startsWith('http_')
 }
 
-// Storage of the browser: the sessions for all tabs, and facts that only one tab has -----------
+// Browser storage: sessions for all tabs, and data of a single tab -----------------------------
 
 const unkept = new Map() // values that the browser refused to store
 let isWarned = false // about that
@@ -325,7 +325,7 @@ class Conversation {
     reply.onAnswered = (answers) => this.answer(said, reply, prompt, answers)
   }
 
-  /** Show a field for another text in place of a prompt. */
+  /** Show a field that edits a prompt. */
   edit(said, prompt) {
     const [field, cancel] = [element('textarea'), element('button', '', 'Cancel')]
     const form = element('form', 'edit', field, element('button', '', 'Send'), cancel)
@@ -359,7 +359,7 @@ class Conversation {
     }
   }
 
-  /** Send a prompt in place of the turn that it replaces, which goes with all after it. */
+  /** Send a prompt that replaces its turn and drops all later turns. */
   replace(prompt) {
     const said = this.said.get(prompt.replaces)
     if (this.stop || !said) return
@@ -537,7 +537,7 @@ class Conversation {
     return this.run(said, new Reply(this.log), prompt, { messages: [message], messageId })
   }
 
-  /** Send what a person answers to the calls that wait. */
+  /** Send a person's answers to the pending calls. */
   answer(said, reply, prompt, answers) {
     const state = 'approval-responded'
     const parts = answers.map((approval) => ({ type: 'dynamic-tool', state, approval }))
@@ -585,11 +585,11 @@ class Conversation {
     if (dropped || turn > expected) {
       this.save(change)
       this.load() // another tab continued the session, or what waited is gone
-      if (dropped) this.ready.then(() => this.note('The turn that waited was dropped.'))
+      if (dropped) this.ready.then(() => this.note('The pending turn was dropped.'))
       return
     }
     if (turn < expected) {
-      const what = 'The server had lost this session. It began anew here, without what is above.'
+      const what = 'The server lost this session. It started again here, without the turns above.'
       said.before(element('p', 'notice', what))
     }
     reply.metadata.cut = prompt.cut
@@ -688,7 +688,7 @@ async function call(session, path, options = {}) {
   if (error?.type) throw new Failure(error.type, error.message)
   const isRedirect = type === 'opaqueredirect'
   if (ok || isRedirect || status === 401) throw new Failure('signed_out', SIGNED_OUT)
-  throw new Failure(`http_${status}`, `A proxy answered in place of the agent: ${status}.`)
+  throw new Failure(`http_${status}`, `A proxy answered instead of the agent: ${status}.`)
 }
 
 /** Return the header of the token: the browser needs Authorization for a proxy's password. */
@@ -865,7 +865,7 @@ document.ondragover = (event) => {
 }
 document.ondrop = (event) => {
   if (!event.dataTransfer.types.includes('Files')) return
-  event.preventDefault() // the browser would open the file in place of the page
+  event.preventDefault() // the browser would open the file and leave the page
   hint(NO_FILES)
 }
 document.onkeydown = (event) => {
@@ -891,7 +891,7 @@ transcript.onscroll = () => {
   lastTop = scrollTop
   lastHeight = scrollHeight
   if (isNear) find('latest').hidden = true
-  else scrollDown() // what has grown meanwhile is no reason to stay behind
+  else scrollDown() // follow content that grew meanwhile
 }
 for (const type of ['wheel', 'touchmove', 'keydown', 'pointerdown']) {
   transcript.addEventListener(type, () => (lastInput = performance.now()), { passive: true })

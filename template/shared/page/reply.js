@@ -32,7 +32,7 @@ function visible(text) {
 /** The reply of one turn: texts, calls of tools, and recalled memories. */
 export class Reply {
   constructor(log) {
-    this.asked = new Map() // what a person answers to calls that wait, by their ids
+    this.asked = new Map() // a person's answers to pending calls, by call id
     this.rounds = 0 // how often it went on
     this.shown = new Map() // texts and calls of tools, by their ids
     this.changed = new Set()
@@ -60,7 +60,7 @@ export class Reply {
       const summary = element('summary', '', element('code', '', toolName), state)
       const node = this.add(element('details', 'tool', summary))
       const { input } = event
-      // A text is what a model sent in place of arguments.
+      // A model sent text instead of arguments.
       node.append(...labelled('Input', typeof input === 'string' ? visible(input) : input))
       this.shown.set(id, { node, state, toolName, began: performance.now() })
     } else if (event.type === 'tool-approval-request') {
@@ -95,13 +95,13 @@ export class Reply {
     }
   }
 
-  /** Show a line under the running tool, in place of the one before it. */
+  /** Show a progress line under the running tool, and replace its previous line. */
   tell(text) {
     const isRunning = ({ state }) => state?.textContent === 'running'
     const tool = [...this.shown.values()].reverse().find(isRunning)
-    if (!tool) this.add(element('p', 'told', text))
+    if (!tool) this.add(element('p', 'progress', text))
     else if (tool.line) tool.line.textContent = text
-    else tool.node.after((tool.line = element('p', 'told', text)))
+    else tool.node.after((tool.line = element('p', 'progress', text)))
   }
 
   /** Show the parts of a message of the history, with the facts that this tab has. */

@@ -58,7 +58,7 @@ describe('a call that needs an approval', () => {
     assert.deepEqual(client.model.conversations.at(-1), conversation)
   })
 
-  test('is named to a caller who approves another one', async () => {
+  test('names the pending calls after a wrong approval', async () => {
     const { client } = makeClient([PAY])
     const id = idOf(await client.say('Pay.', ADA))
     const refused = await answer(client, { approve: ['other'] })

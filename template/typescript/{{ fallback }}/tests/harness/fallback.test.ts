@@ -25,7 +25,7 @@ function makeClient(
   const client = new Client(first, {}, (core, load) => {
     const settings = createSettings({ ...core, modelFallback: 'second' }, FALLBACK_SETTINGS)
     const capability = new Fallback(settings, [], load)
-    capability.model = Promise.resolve(model) // in place of a provider's
+    capability.model = Promise.resolve(model) // replaces the provider's
     return [capability]
   })
   return { client, fallback: model }

@@ -51,7 +51,7 @@ export class Approval extends Capability<CoreSettings & SettingsOf<typeof APPROV
     { actor }: TurnRequest,
     read: Read,
   ): Promise<TurnRequest | undefined> {
-    if (marks.includes('dropped')) console.log('The turn that waited was dropped.')
+    if (marks.includes('dropped')) console.log('The pending turn was dropped.')
     const reasons = new Map<string, string | null>()
     for (const { id, name, input } of waiting) {
       const answer = await read(questionOf(name, input))

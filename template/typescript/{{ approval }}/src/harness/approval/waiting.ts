@@ -1,4 +1,4 @@
-// Turns that wait for a person: beside what is committed, in the same record.
+// Pending turns, stored in the session's record beside its committed turns.
 
 import { randomUUID } from 'node:crypto'
 
@@ -31,7 +31,7 @@ export class Answers extends TurnRequest {
 const WAITING = z.object({
   turn: z.int(),
   key: z.string().nullable(), // of the last request
-  prompt_key: z.string().nullable(), // of the first one
+  prompt_key: z.string().nullable(), // of the first request
   prompt: z.string(),
   reply: z.string(), // so far
   // An id is that of the call, with a mark: models number calls, and an answer is to one wait.
@@ -128,10 +128,10 @@ export function byCall(reasons: Reasons): Reasons {
 }
 
 /**
- * Take the turn out of the record before a tool runs, so that it runs only once.
+ * Remove the turn from the record before a tool runs, so that it runs only once.
  *
  * Throws AgentError: `not_waiting` if the session has ended, `session_conflict` if it changed,
- * and what the store throws.
+ * or an error of the store.
  */
 async function claim(stage: Stage, waiting: Waiting): Promise<void> {
   const { session } = stage
@@ -142,7 +142,7 @@ async function claim(stage: Stage, waiting: Waiting): Promise<void> {
     return
   }
   const [taken, last] = committedOf(session)
-  // Else the same claim by another process looks like one of this process.
+  // A unique claim tells this process from others that claim the same turn.
   const own = randomUUID()
   const name = `${id} ${own}`
   CLAIMS.set(name, waiting)
@@ -163,13 +163,13 @@ async function claim(stage: Stage, waiting: Waiting): Promise<void> {
   stage.stored = claimed
 }
 
-/** Return what is committed, without the turn that waits and its claim. */
+/** Return the committed snapshot and data, without the pending turn and its claim. */
 function committedOf({ snapshot }: Session): [Taken, Kept] {
   const { app_data: last, ...taken } = snapshot!
   return [taken, { ...last, pending: undefined, claim: undefined }]
 }
 
-/** Keep a turn whose tool calls wait beside what is committed, for so many seconds. */
+/** Store a pending turn beside the committed turns, for `seconds`. */
 export async function wait(stage: Stage, taken: Taken, seconds: number): Promise<TurnResult> {
   const { session, turn } = stage
   const { number, key, prompt, reply, kept } = turn

@@ -46,7 +46,7 @@ describe('an approval is that of one call only, although its id contains another
 })
 
 describe('a call with broken arguments', () => {
-  /** Asks by a hook in place of an intervention. */
+  /** Asks by a hook instead of an intervention. */
   class HookedPayments extends Payments {
     override prepare(_turn: unknown, options: Options): void {
       const initAgent = (agent: LocalAgent) => {

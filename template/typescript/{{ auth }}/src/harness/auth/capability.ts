@@ -1,7 +1,7 @@
-// Binds each request to the actor of its token, and limits what an actor uses, as a capability.
+// The capability that verifies tokens, binds requests to actors, and limits their use.
 //
-// API_TOKEN is a secret of this process, which takes the place of each token that was verified: so
-// the server's own checks accept those, and nothing else, at every route that needs a token.
+// API_TOKEN, a secret of this process, replaces each verified token. The server's own checks
+// accept only that secret, at every route that needs a token.
 
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http'
@@ -117,8 +117,8 @@ export class Auth extends Capability<AuthSettings> {
       throw new AgentError('server_busy', 'Tokens cannot be verified now; retry later.')
     }
     if (named.some((value) => value !== actor)) {
-      log('WARNING', 'refused: a header names another actor than the token')
-      throw new AgentError('session_forbidden', 'A header names another actor than the token.')
+      log('WARNING', 'refused: a header names a different actor than the token')
+      throw new AgentError('session_forbidden', 'A header names a different actor than the token.')
     }
     const own = { authorization: `Bearer ${this.settings.apiToken}`, [NAMES[0]!]: actor }
     for (const [name, value] of Object.entries(own)) {

@@ -14,13 +14,13 @@ const MAX_COUNTERS = 100_000 // of one process; then those that were used least 
 
 type Kind = 'turns' | 'tokens'
 
-/** The counters did not answer; the message says why, without secrets. */
+/** The counters did not answer. The message gives the reason, without secrets. */
 export class CountersUnavailable extends Error {}
 
-/** Numbers that grow, and are forgotten after some time. */
+/** Counters that expire. */
 export interface Counters {
   /**
-   * Add to a number, which is kept for so many seconds, and return it.
+   * Add to a counter that expires after `seconds`, and return its value.
    *
    * Throws CountersUnavailable.
    */
@@ -38,7 +38,7 @@ class InProcess implements Counters {
   }
 }
 
-/** The limits of every actor. Without their counters, turns run all the same. */
+/** The limits of every actor. Fails open if the counters are unavailable. */
 export class Limits {
   counters: Counters = new InProcess()
   /** The turns that have sent a request to a model. */

@@ -52,10 +52,10 @@ export class Meter {
   }
 
   /**
-   * Count a request of so many characters, and return it: at its end it is counted again.
+   * Count a request of `chars` characters, and return it. Its end corrects the count.
    *
    * The first request of a turn is refused if the tokens of the actor are used up: another turn
-   * may have used them since this one began. Throws AgentError.
+   * may have used them since this turn began. Throws AgentError.
    */
   async begin(chars: number): Promise<Request> {
     const request = new Request(this.#limits, this.#actor, chars)

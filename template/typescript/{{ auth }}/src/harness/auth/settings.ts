@@ -1,4 +1,4 @@
-// The settings of callers: whose tokens are accepted, which of them, and what an actor may use.
+// The accepted issuer and tokens, and the limits of an actor; 0 means no limit.
 
 import { type CoreSettings, integer, type SettingsOf, string } from '../settings.ts'
 

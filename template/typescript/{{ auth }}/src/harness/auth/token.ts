@@ -68,9 +68,9 @@ function reasonOf(error: unknown): string {
 }
 
 /**
- * Return a claim as an actor id: as it is, or the SHA-256 of what is not one.
+ * Return a claim as an actor id: unchanged if valid, or else its SHA-256.
  *
- * Nobody can choose a claim that looks like the hash of another one.
+ * Nobody can choose a claim that looks like the hash of another claim.
  */
 export function actorId(value: string): string {
   const isId = ACTOR_ID.test(value) && !value.includes('/') && !value.startsWith(HASHED)

@@ -74,7 +74,7 @@ interface Shown {
   readonly seen: number | null
 }
 
-/** A request for a turn after the turns that a page shows, or in place of one of them. */
+/** A request for a turn that follows the turns on the page, or replaces a turn. */
 class PageRequest extends TurnRequest {
   readonly shown: Shown
 
@@ -92,7 +92,7 @@ class PageRequest extends TurnRequest {
   override follow(session: Session): number {
     const { replaced, after, afterId, seen } = this.shown
     const { waiting } = session
-    const kept = waiting ? waiting.turn - 1 : session.number // of what a page shows
+    const kept = waiting ? waiting.turn - 1 : session.number // committed turns on the page
     const shown = kept + (waiting ? 1 : 0)
     if (shown > 0 && seen !== null && seen !== shown) throw conflict()
     const first = session.number - session.turns.length + 1
@@ -115,7 +115,7 @@ class PageRequest extends TurnRequest {
 }
 
 function conflict(): AgentError {
-  const what = 'The session has other turns by now: reload it. Nothing was changed.'
+  const what = 'The session has changed. Reload it; nothing was saved.'
   return new AgentError('session_conflict', what)
 }
 
@@ -283,7 +283,7 @@ function lastTurn(messages: unknown[]): Pick<Shown, 'after' | 'afterId'> {
   return { after, afterId }
 }
 
-/** Return what a page answers to calls that wait, as a body of POST /invocations has it. */
+/** Return a page's answers to pending calls, in the form of POST /invocations. */
 function readAnswers({ role, parts }: Fields): Answers {
   const answers: Answers = { approve: [], deny: [] }
   const answered = role === 'assistant' && Array.isArray(parts) ? parts.map(fieldsOf) : []
@@ -362,7 +362,7 @@ function summaryNote(turn: number): object {
   return { id: 'summary', role: 'system', parts: [{ type: 'text', text }], metadata: { turn } }
 }
 
-/** Return what the turn did so far, and the calls that wait; not what runs beside those. */
+/** Return the finished parts of the turn and its pending calls, without calls that still run. */
 function waitingParts({ messages, reply, calls }: WaitingTurn): Part[] {
   const parts = readTurns([...messages]).flatMap(([, chunks]) => partsOf(chunks))
   const done = parts.filter(({ state }) => state !== 'input-available')

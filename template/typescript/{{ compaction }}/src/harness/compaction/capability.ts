@@ -1,4 +1,4 @@
-// Summaries of what a long session no longer holds, as a capability.
+// The capability that summarizes the messages a full session drops.
 
 import { createHash } from 'node:crypto'
 
@@ -25,18 +25,18 @@ type Settings = CoreSettings & SettingsOf<typeof COMPACTION_SETTINGS>
 
 const PAUSE = 600_000 // milliseconds without a new try after a summary that failed
 
-/** There is no summary; the message says why, and quotes nothing. */
+/** The summary failed. The message gives the reason and quotes no content. */
 class NoSummaryError extends Error {}
 
-/** The last summary failed a short time ago, so none was tried. */
+/** The last summary failed recently, so this turn did not try again. */
 class PausedError extends NoSummaryError {
-  override message = 'the last one failed less than 10 minutes ago'
+  override message = 'the last summary failed less than 10 minutes ago'
 }
 
-/** Summarizes the messages that are cut from a full history; if it fails, they are just cut. */
+/** Summarizes the messages that a full session drops. If that fails, drops them anyway. */
 export class Compaction extends Capability<Settings> {
   readonly #before: readonly Capability[]
-  /** By digest, so that the next try of a turn that fails does not pay again. */
+  /** By digest: a retried turn reuses the summary that it already paid for. */
   readonly #summaries = new LRUCache<string, string>({ max: 64 })
   /** When the last summary of a session failed, in milliseconds of `now`. */
   readonly #failures = new LRUCache<string, number>({ max: 1024 })
@@ -64,13 +64,13 @@ export class Compaction extends Capability<Settings> {
       const what = 'COMPACTION_MODEL has no effect while MODEL is not set.'
       findings.push(diagnostic('SET-COMPACTION_MODEL', what, 'warning'))
     } else if (name && name === model) {
-      const what = 'COMPACTION_MODEL is the same as MODEL: it can be left out.'
+      const what = 'COMPACTION_MODEL is the same as MODEL. Remove it.'
       findings.push(diagnostic('SET-COMPACTION_MODEL', what, 'warning'))
     }
     if (seconds >= most) {
       const what =
         `COMPACTION_TIMEOUT_SECONDS is ${seconds}, not below TURN_TIMEOUT_SECONDS=${most}: ` +
-        'a turn with a summary can take more than twice as long as others.'
+        'a turn with a summary can take more than twice as long.'
       findings.push(diagnostic('SET-COMPACTION_TIMEOUT_SECONDS', what, 'warning'))
     }
     return findings
@@ -87,7 +87,7 @@ export class Compaction extends Capability<Settings> {
     return [`Compaction: ${this.modelName} summarizes, within ${seconds} s`]
   }
 
-  /** Return the messages of a summary; if there is none, those of the earlier one. */
+  /** Return the summary as messages; if it fails, keep the earlier summary. */
   override async replaceDropped(
     turn: Turn,
     dropped: unknown[],
@@ -134,12 +134,12 @@ export class Compaction extends Capability<Settings> {
     if (failed !== undefined && this.now() - failed < PAUSE) throw new PausedError()
   }
 
-  /** Try again for the next summary: it is of other messages. */
+  /** End the pause: the next summary is of other messages. */
   override committed({ sessionId }: Turn): void {
     this.#failures.delete(sessionId)
   }
 
-  /** Return a summary, and what it cost in words. */
+  /** Return a summary and a text with its token counts. */
   async #summarize(
     turn: Turn,
     before: unknown[],
@@ -173,7 +173,7 @@ export class Compaction extends Capability<Settings> {
   async #open(): Promise<LanguageModel | undefined> {
     if (!this.model && this.modelName !== 'offline') {
       const { buildModel } = await this.load.model()
-      // No later request begins as one for a summary, so that none is to be cached.
+      // Requests for summaries share no prefix, so caching them would only cost.
       this.model = buildModel({ ...this.settings, model: this.modelName, promptCache: 0 })
     }
     return this.model

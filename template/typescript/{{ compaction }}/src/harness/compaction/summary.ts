@@ -1,4 +1,4 @@
-// The texts of a summary: what the model is asked, and what stands in the session.
+// The texts of a summary: the request to the model and the stored message.
 
 import type { ToolCall, ToolResult } from '../contract.ts'
 
@@ -39,7 +39,7 @@ export function unmark(message: string): string {
   return escaped.replaceAll('&lt;', '<').replaceAll('&gt;', '>').replaceAll('&amp;', '&')
 }
 
-/** Return what the model summarizes: a line for each text, and for each call with its result. */
+/** Return the transcript to summarize: a line for each text and each call with its result. */
 export function transcript(earlier: string, said: Said[], size: number): string {
   const most = Math.min(TEXT, Math.max(QUOTE, Math.floor(size / Math.max(said.length, 1))))
   const lines = earlier ? [`Earlier summary: ${quote(earlier, LONGEST)}`] : []
@@ -65,7 +65,7 @@ export function transcript(earlier: string, said: Said[], size: number): string 
   return `<transcript>\n${text}\n</transcript>\nWrite the summary of this transcript.`
 }
 
-/** Return a summary without a model: what the user said, in short. */
+/** Return a summary without a model: shortened quotes of the user. */
 export function offlineSummary(earlier: string, said: Said[]): string {
   const texts = said.flatMap(([speaker, chunk]) =>
     speaker === 'user' && typeof chunk === 'string' ? [chunk] : [],

@@ -13,7 +13,7 @@ export interface Step {
   readonly answer?: string
 }
 
-/** What a tool answers. */
+/** The answer of a tool. */
 export interface Stub {
   readonly input?: Record<string, unknown>
   readonly answer?: unknown
@@ -36,7 +36,7 @@ export interface Asked {
   readonly expect?: Expect
 }
 
-/** What a file says of a case. */
+/** A case, as its file has it. */
 export interface Declared {
   readonly name: string
   readonly actor?: string
@@ -125,7 +125,7 @@ function read(path: string, validate: ValidateFunction): Case[] {
   })
 }
 
-/** Return the line of a value, or of the last one around it that has a place. */
+/** Return the line of a value, or of the nearest value around it that has a position. */
 function lineOf(
   document: Document,
   path: readonly (string | number)[],

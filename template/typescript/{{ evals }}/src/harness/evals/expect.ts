@@ -8,7 +8,7 @@ import type { Expect, Step } from './cases.ts'
 
 const LONGEST = 200 // characters of a value in a line
 
-/** A call of a tool, and what it answered. */
+/** A tool call and its answer. */
 export interface SeenCall {
   readonly tool: string
   readonly input: unknown
@@ -16,7 +16,7 @@ export interface SeenCall {
   failed?: boolean
 }
 
-/** What a turn did. */
+/** The record of a turn. */
 export interface Seen {
   readonly prompt: string
   readonly calls: readonly SeenCall[]
@@ -92,7 +92,7 @@ function notAsSchema(reply: string, schema: object): string[] {
   try {
     validate = new Ajv2020({ allErrors: true, strict: false }).compile(schema)
   } catch (error) {
-    return [`the schema is none: ${(error as Error).message.slice(0, LONGEST)}`]
+    return [`the schema is invalid: ${(error as Error).message.slice(0, LONGEST)}`]
   }
   try {
     data = JSON.parse(reply)
@@ -101,7 +101,7 @@ function notAsSchema(reply: string, schema: object): string[] {
   }
   validate(data)
   return (validate.errors ?? []).slice(0, 3).map(({ instancePath, message }) => {
-    return `the reply is not of the schema: ${instancePath} ${message}`
+    return `the reply violates the schema: ${instancePath} ${message}`
   })
 }
 

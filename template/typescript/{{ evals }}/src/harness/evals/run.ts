@@ -33,7 +33,7 @@ export interface Run {
 
 export type Runs = Record<string, Run[]>
 
-/** Runs cases by the runtimes: the one of stubs, and the one that uses the real stores. */
+/** Runs cases by two runtimes: with stubs, and with the real stores. */
 export class Runner {
   readonly #settings: EvalSettings
   readonly #runtime: Runtime

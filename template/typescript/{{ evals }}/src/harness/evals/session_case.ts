@@ -21,8 +21,8 @@ export function caseOf(session: string, messages: readonly unknown[]): string {
   const name = words.replace(/-$/, '')
   const stubbed = Object.keys(tools).length > 0 ? { tools: marked(tools) } : {}
   const cases = { cases: [{ name, ...stubbed, turns: marked(turns) }] }
-  return `# Made of session ${session}. <<...>> marks what looks personal.
-# Replace that, and what else is personal. Then say what you expected: \`expect\` of schema.json.
+  return `# From session ${session}. <<...>> marks text that looks personal.
+# Replace all personal data. Then add your expectations: see \`expect\` in schema.json.
 ${stringify(cases, { aliasDuplicateObjects: false })}`
 }
 

@@ -1,4 +1,4 @@
-// A second model, as a capability.
+// The capability that falls back to a second model.
 
 import { Capability, type Options, wrapModel } from '../capability.ts'
 import type { Turn } from '../contract.ts'
@@ -15,7 +15,7 @@ type Settings = CoreSettings & SettingsOf<typeof FALLBACK_SETTINGS>
 
 /** Lets MODEL_FALLBACK answer a call that MODEL fails before its first content. */
 export class Fallback extends Capability<Settings> {
-  /** The second model; it is made when it is needed. */
+  /** The fallback model, built on first use. */
   model: Promise<LanguageModel> | undefined
   readonly #before: readonly Capability[]
 
@@ -24,7 +24,7 @@ export class Fallback extends Capability<Settings> {
     this.#before = before
   }
 
-  /** Return a finding unless there are two models. */
+  /** Report settings that leave a turn without a fallback model. */
   override check(): Finding[] {
     const { model: first, modelFallback: second } = this.settings
     if (!second) {
@@ -32,27 +32,27 @@ export class Fallback extends Capability<Settings> {
       return [diagnostic('SET-MODEL_FALLBACK', hint, 'warning')]
     }
     if (first === 'offline') {
-      const hint = 'MODEL_FALLBACK is set, and MODEL is not: set both.'
+      const hint = 'MODEL_FALLBACK needs MODEL, which is not set. Set both.'
       return [diagnostic('SET-MODEL_FALLBACK', hint)]
     }
     if (first === second) {
-      const hint = 'MODEL_FALLBACK is the same model as MODEL: name another one.'
+      const hint = 'MODEL_FALLBACK is the same model as MODEL. Set a different model.'
       return [diagnostic('SET-MODEL_FALLBACK', hint)]
     }
     const { fallbackSeconds: seconds, turnTimeoutSeconds: most } = this.settings
     const hint =
       `FALLBACK_SECONDS is ${seconds}, not below TURN_TIMEOUT_SECONDS=${most}: ` +
-      'a turn in which MODEL hangs ends before the other model is asked.'
+      'if MODEL hangs, the turn times out before the fallback.'
     return seconds < most ? [] : [diagnostic('SET-FALLBACK_SECONDS', hint, 'warning')]
   }
 
-  /** Call the second model. */
+  /** Call the fallback model. */
   override ping(): Promise<Finding[]> {
     const { modelFallback: name } = this.settings
     return callModel(this.load, this.settings, 'MODEL_FALLBACK', name)
   }
 
-  /** Return which model answers when the first one fails. */
+  /** Return a line that names the fallback model. */
   override describe(): string[] {
     const { model: first, modelFallback: second } = this.settings
     return second ? [`Fallback: ${second}, when ${first} fails`] : []

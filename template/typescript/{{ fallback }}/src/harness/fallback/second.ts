@@ -1,4 +1,4 @@
-// When the second model takes over a call, and what the log says about it.
+// The rules for switching a call to the fallback model, and its log lines.
 
 import { isBusy, type Turn } from '../contract.ts'
 import { startTimer } from '../deadline.ts'
@@ -41,7 +41,7 @@ export interface FirstCall {
 /**
  * The second model, for the calls of one turn.
  *
- * The first one has `seconds` for its first content: text, reasoning or a tool call.
+ * The first model has `seconds` for its first content: text, reasoning or a tool call.
  */
 export class Second {
   readonly seconds: number

@@ -102,7 +102,7 @@ export class McpServers extends Capability<McpSettings> {
     for (const server of this.#isOpen ? this.#servers : []) server.retry()
   }
 
-  /** Return what the agent contacts or runs for each server. */
+  /** Return a line for each server: the address or command that the agent uses. */
   override describe(): string[] {
     return this.#servers.map(({ declared, problem }) => {
       const state = problem ? `down: ${problem}` : this.#counts.get(declared.name)

@@ -43,7 +43,7 @@ export class Tool {
     this.#declared = _meta?.declared as Schema
   }
 
-  /** The declaration for model providers, or the reason why there is none. */
+  /** The declaration for model providers, or the reason for its absence. */
   get repaired(): Repaired | NotRepairableError {
     return (this.#repaired ??= this.#repair())
   }
@@ -204,7 +204,7 @@ class Connection {
     }
   }
 
-  /** Keep the last line that a process writes before it answers; drop what it logs later. */
+  /** Keep the last line that a process writes before it answers; drop later lines. */
   #read(chunk: Buffer): void {
     const words = chunk.toString().trim().split('\n').at(-1)?.slice(0, 200)
     if (words && !this.isReady) this.#words = words
@@ -215,7 +215,7 @@ class Connection {
     this.isOver = true
   }
 
-  /** Kill what a process has started and left behind. */
+  /** Kill the child processes that a process has left behind. */
   #endGroup(): void {
     try {
       if (this.#group) process.kill(-this.#group, 'SIGKILL')
@@ -256,7 +256,7 @@ export class Server {
     this.#listed = listed
   }
 
-  /** Return the connection, after making one where there is none. Throws ServerDown. */
+  /** Return the connection; connect first if necessary. Throws ServerDown. */
   async connect(): Promise<Connection> {
     const connection = this.#isDown || !this.#connection ? this.#begin() : this.#connection
     await connection.tools
@@ -269,7 +269,7 @@ export class Server {
     if (this.#isDown && !this.declared.problem && waited >= RETRY_MS) this.#begin()
   }
 
-  /** Call a tool and return its result as text; what it throws has a text for the model. */
+  /** Call a tool and return its result as text. Errors carry a text for the model. */
   async call(name: string, args: unknown, signal: AbortSignal): Promise<string> {
     const who = `MCP server ${this.declared.name}`
     const late = `${who} did not answer within ${this.#seconds} seconds.`
@@ -386,7 +386,7 @@ export async function loadClient() {
   return Promise.all([client, import('@modelcontextprotocol/client/stdio')])
 }
 
-/** Return what a model can read of a result. */
+/** Return the parts of a result that a model can read. */
 function textOf({ content, structuredContent }: CallToolResult): string {
   const texts = content.map((block) => {
     if (block.type === 'resource_link') {

@@ -51,7 +51,7 @@ export class Declaration {
     Object.assign(this, fields)
   }
 
-  /** What the agent contacts or runs, without passwords and arguments. */
+  /** The address or command that the agent uses, without passwords and arguments. */
   get contact(): string {
     const [address] = withoutPassword(this.url).split('?')
     return address ? `contacts ${address}` : `runs ${this.command || 'nothing'}`
@@ -156,7 +156,7 @@ function hasForm(value: unknown, form: string): boolean {
   return typeof value === 'string' && pattern.test(value)
 }
 
-/** Return a server with the values of its variables, and which have none, with the reasons. */
+/** Return a server with the values of its variables, and the reason for each missing value. */
 function declare(name: string, line: number, server: Values): [Declaration, Map<string, string>] {
   const unknown = new Map<string, string>()
   const expand = (found: string) => {

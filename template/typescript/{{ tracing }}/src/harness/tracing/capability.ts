@@ -1,4 +1,4 @@
-// Traces and metrics by OpenTelemetry: a span for each turn; below it what the turn calls.
+// Traces and metrics by OpenTelemetry: a span for each turn, with its calls below.
 
 import { readFileSync } from 'node:fs'
 import type { RequestListener } from 'node:http'
@@ -68,7 +68,7 @@ export class Tracing extends Capability {
     await instrument()
   }
 
-  /** Send what is left, within a second. */
+  /** Flush the remaining data, within a second. */
   override async close(): Promise<void> {
     await Promise.race([this.#flush?.().catch(() => {}), sleep(1000, undefined, { ref: false })])
   }

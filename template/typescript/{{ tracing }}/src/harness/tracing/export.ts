@@ -20,7 +20,7 @@ export function endpointOf(signal: string): string {
   return names.map((name) => process.env[name]).find(Boolean) ?? ''
 }
 
-/** Set the providers that export what has an endpoint, and return what flushes them. */
+/** Set a provider for each signal that has an endpoint, and return a function that flushes them. */
 export async function setExporters(name: string, version: string): Promise<() => Promise<unknown>> {
   const { defaultResource, detectResources, envDetector, resourceFromAttributes } =
     await import('@opentelemetry/resources')

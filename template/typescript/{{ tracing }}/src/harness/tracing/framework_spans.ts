@@ -7,7 +7,7 @@ import { ToolNames } from './adapter.ts'
 import type { Metrics } from './metrics.ts'
 import { classOf } from './spans.ts'
 
-// What a span of the framework may have without the switch: nothing that quotes prompts or replies.
+// The attributes of a framework span without the switch: none quotes prompts or replies.
 const SAFE = RegExp(
   '^(gen_ai\\.(operation|provider|agent|request|response|usage)\\..*|gen_ai\\.tool\\.(name|type)' +
     '|gen_ai\\.(tool\\.call\\.id|tool\\.status|system|output\\.type)|http\\..*|error\\.type' +

@@ -8,7 +8,7 @@ import { logging } from '../log.ts'
 
 const ofTurn = new AsyncLocalStorage<string>()
 
-/** Let each line of the log end in the trace that it belongs to. */
+/** Append the id of its trace to each log line. */
 export function nameTraces(): void {
   logging.labels = () => {
     const trace = currentTrace()
@@ -22,12 +22,12 @@ export function currentTrace(): string {
   return span && isSpanContextValid(span) ? span.traceId : (ofTurn.getStore() ?? '')
 }
 
-/** Do something that belongs to no turn, such as what a timer does that one has set. */
+/** Run work that belongs to no turn, such as a timer that a turn has set. */
 export function outsideTurns(work: () => void): void {
   context.with(ROOT_CONTEXT, () => ofTurn.run('', work))
 }
 
-/** Let the lines that follow a span name its trace, too. */
+/** Keep the trace of a span for later log lines. */
 export function rememberTrace(id: string): void {
   ofTurn.enterWith(id)
 }

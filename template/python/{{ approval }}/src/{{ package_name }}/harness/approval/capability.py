@@ -60,7 +60,7 @@ class Approval(Capability):
     ) -> TurnRequest | None:
         """Ask whether each call may run: y approves, anything else is why it may not."""
         if result.marks.get("dropped"):
-            click.echo("The turn that waited was dropped.")
+            click.echo("The pending turn was dropped.")
         reasons: dict[str, str | None] = {}
         for call in result.waiting:
             answer = read(_question(call.name, call.input))

@@ -1,4 +1,4 @@
-"""A session in which a turn can wait: beside what is committed, in the same record."""
+"""Pending turns, stored in the session's record beside its committed turns."""
 
 import time
 from contextlib import suppress
@@ -44,7 +44,7 @@ class Waiting(BaseModel):
 
     turn: int
     key: str | None  # of the last request
-    prompt_key: str | None  # of the first one
+    prompt_key: str | None  # of the first request
     prompt: str
     reply: str  # so far
     calls: list[Call]
@@ -55,7 +55,7 @@ class Waiting(BaseModel):
 
     @property
     def tool_calls(self) -> list[ToolCall]:
-        """The calls that wait, by the ids of their approvals."""
+        """The pending calls, by the ids of their approvals."""
         return [ToolCall(call.id, call.tool, call.input) for call in self.calls]
 
 
@@ -74,7 +74,7 @@ CLAIMS: LRUCache[tuple[str, str], Waiting] = LRUCache(
 
 
 def waiting_in(session: Session) -> Waiting | None:
-    """Return the turn that waits, or that this process may have claimed."""
+    """Return the pending turn, or a turn that this process may have claimed."""
     last = cast(Kept | None, session.last)
     if waiting := _read(last):
         return waiting
@@ -83,9 +83,9 @@ def waiting_in(session: Session) -> Waiting | None:
 
 
 async def begin(session: Session, turn: Turn) -> Stage | TurnResult | None:
-    """Begin a turn, which drops the one that waits, or go on with that one.
+    """Begin a turn and drop the pending turn, or resume the pending turn.
 
-    Raises AgentError `not_waiting` unless exactly the calls that wait are answered.
+    Raises AgentError `not_waiting` unless the answers match the pending calls.
     """
     waiting = waiting_in(session)
     answers = turn.request if isinstance(turn.request, Answers) else None
@@ -128,17 +128,17 @@ async def _go_on(session: Session, turn: Turn, answers: Answers, waiting: Waitin
 
 
 async def _claim(session: Session, waiting: Waiting) -> None:
-    """Take the turn out of the record before a tool runs, so that it runs only once.
+    """Remove the turn from the record before a tool runs, so that it runs only once.
 
     Raises AgentError: `not_waiting` if the session has ended, `session_conflict` if it changed,
-    and what the store raises.
+    or an error of the store.
     """
     last = cast(Kept, session.last)
     if "pending" not in last:  # this process has claimed it
         CLAIMS.pop((session.id, last["claim"]), None)
         return
     snapshot, last = _committed(session)
-    # Else the same claim by another process looks like one of this process.
+    # A unique claim tells this process from others that claim the same turn.
     claim = last["claim"] = uuid4().hex
     with suppress(ValueError):  # it is too large to be remembered
         CLAIMS[session.id, claim] = waiting
@@ -156,7 +156,7 @@ async def _claim(session: Session, waiting: Waiting) -> None:
 
 
 def _committed(session: Session) -> tuple[Snapshot, Kept]:
-    """Return what is committed, without the turn that waits and its claim."""
+    """Return the committed snapshot and data, without the pending turn and its claim."""
     of_waiting = {"pending", "claim"}
     committed = {
         name: value for name, value in (session.last or {}).items() if name not in of_waiting
@@ -165,7 +165,7 @@ def _committed(session: Session) -> tuple[Snapshot, Kept]:
 
 
 async def hold(stage: Stage, snapshot: Snapshot, seconds: int) -> TurnResult:
-    """Keep a turn whose tool calls wait beside what is committed."""
+    """Store a pending turn beside the committed turns."""
     turn, session = stage.turn, stage.session
     if len({call.id for call in turn.waiting}) < len(turn.waiting):
         # One answer would be to both of them.
@@ -207,7 +207,7 @@ def call_id(id: str) -> str:
 
 
 def _read(last: Kept | None) -> Waiting | None:
-    """Return the turn that waits, if it is readable and its time is not over."""
+    """Return the pending turn if it is readable and has not expired."""
     try:
         return _in_time(Waiting.model_validate(last["pending"])) if last else None
     except (KeyError, ValidationError):

@@ -1,7 +1,7 @@
-"""Binds each request to the actor of its token, and limits what an actor uses, as a capability.
+"""The capability that verifies tokens, binds requests to actors, and limits their use.
 
-API_TOKEN is a secret of this process, which takes the place of each token that was verified: so
-the server's own checks accept those, and nothing else, at every route that needs a token.
+API_TOKEN, a secret of this process, replaces each verified token. The server's own checks
+accept only that secret, at every route that needs a token.
 """
 
 import logging
@@ -130,8 +130,8 @@ class Auth(Capability):
             raise AgentError("server_busy", what) from None
         named = {value for name in NAMES for value in sent.getlist(name)}
         if own and not named <= {own[NAMES[0]]}:
-            log.warning("refused: a header names another actor than the token")
-            what = "A header names another actor than the token."
+            log.warning("refused: a header names a different actor than the token")
+            what = "A header names a different actor than the token."
             raise AgentError("session_forbidden", what)
         others = [pair for pair in sent.raw if pair[0].decode("latin-1") not in REPLACED]
         raw = [(name.encode(), value.encode()) for name, value in own.items()]
@@ -151,10 +151,10 @@ def _challenging(send: Send, why: str) -> Send:
     """Let a response with the status 401 say why the token is refused, as RFC 6750 does."""
     description = f'error_description="The token is not accepted: {why}."'
 
-    async def told(event: Message) -> None:
+    async def send_challenge(event: Message) -> None:
         if event["type"] == "http.response.start" and event["status"] == 401:
             challenge = f'Bearer error="invalid_token", {description}'
             MutableHeaders(scope=event)["WWW-Authenticate"] = challenge
         await send(event)
 
-    return told
+    return send_challenge

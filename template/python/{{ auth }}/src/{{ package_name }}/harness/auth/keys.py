@@ -16,7 +16,7 @@ from ..log import describe
 from .settings import LOOPBACK, PUBLIC
 
 log = logging.getLogger(__name__)
-ALGORITHMS = ("RS256", "ES256", "EdDSA")  # and no other: neither "none" nor a shared secret
+ALGORITHMS = ("RS256", "ES256", "EdDSA")  # excludes "none" and shared secrets
 SECONDS = 5  # for each of the two requests
 FRESH_SECONDS = 600  # then the keys are read again, beside the turns
 COOLDOWN_SECONDS = 5  # from the end of a try to the next
@@ -37,7 +37,7 @@ class Keys:
         self._refreshing: asyncio.Task[None] | None = None
 
     async def find(self, id: str | None, algorithm: str) -> PyJWK | None:
-        """Return the key of this id, or the only one if a token names none.
+        """Return the key with this id; without an id, return the only key.
 
         Raises IssuerUnavailable if no keys were ever read.
         """

@@ -17,14 +17,14 @@ MAX_COUNTERS = 100_000  # of one process; then those that were used least recent
 
 
 class CountersUnavailable(Exception):
-    """The counters did not answer; the message says why, without secrets."""
+    """The counters did not answer. The message gives the reason, without secrets."""
 
 
 class Counters(Protocol):
-    """Numbers that grow, and are forgotten after some time."""
+    """Counters that expire."""
 
     async def add(self, name: str, number: int, seconds: int) -> int:
-        """Add to a number, which is kept for so many seconds, and return it.
+        """Add to a counter that expires after `seconds`, and return its value.
 
         Raises CountersUnavailable.
         """
@@ -45,7 +45,7 @@ class InProcess:
 
 
 class Limits:
-    """The limits of every actor. Without their counters, turns run all the same."""
+    """The limits of every actor. Fails open if the counters are unavailable."""
 
     def __init__(self, settings: AuthSettings) -> None:
         self.counters: Counters = InProcess()

@@ -31,10 +31,10 @@ class Meter:
 
     @asynccontextmanager
     async def request(self, chars: int) -> AsyncIterator[Request]:
-        """Count a request of so many characters, and at its end the answer that was added to it.
+        """Count a request of `chars` characters; correct the count by its answer at the end.
 
         The first request of a turn is refused if the tokens of the actor are used up: another turn
-        may have used them since this one began. Raises AgentError.
+        may have used them since this turn began. Raises AgentError.
         """
         request, now = Request(chars), time.time()
         estimate = request.tokens

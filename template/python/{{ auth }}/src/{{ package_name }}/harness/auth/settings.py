@@ -12,7 +12,7 @@ NO_LIMIT = 1_000_000_000
 
 @dataclass(frozen=True)
 class AuthSettings(CoreSettings):
-    """Whose tokens are accepted, which of them, and what an actor may use; 0 is no limit."""
+    """The accepted issuer and tokens, and the limits of an actor; 0 means no limit."""
 
     auth_issuer: str = string(f"{PUBLIC}|{LOOPBACK}", "an https address")
     auth_audience: str = string(AUDIENCES, "names with commas between them", "")

@@ -81,9 +81,9 @@ WHY = {
 
 
 def actor_id(value: str) -> str:
-    """Return a claim as an actor id: as it is, or the SHA-256 of what is not one.
+    """Return a claim as an actor id: unchanged if valid, or else its SHA-256.
 
-    Nobody can choose a claim that looks like the hash of another one.
+    Nobody can choose a claim that looks like the hash of another claim.
     """
     is_id = re.fullmatch(ACTOR_ID, value) and "/" not in value and not value.startswith(HASHED)
     return value if is_id else f"{HASHED}{sha256(value.encode('utf-8', 'replace')).hexdigest()}"

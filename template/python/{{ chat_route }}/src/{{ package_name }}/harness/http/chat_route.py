@@ -80,7 +80,7 @@ def _is_exact(request: Request) -> bool:
 
 @dataclass(frozen=True)
 class PageRequest(PlacedRequest):
-    """A turn after the turns that a page shows, or in place of one of them."""
+    """A turn that follows the turns on the page, or replaces a turn."""
 
     id: str = ""  # of the user's message
     replaced: str | None = None  # the id of the message that is sent again
@@ -91,7 +91,7 @@ class PageRequest(PlacedRequest):
     def place(self, session: Session, turn: Turn) -> int:
         """Return how many turns stay, and set the key: with it `begin` would replay the turn."""
         waiting = session.waiting
-        kept = waiting.turn - 1 if waiting else session.number  # of what a page shows
+        kept = waiting.turn - 1 if waiting else session.number  # committed turns on the page
         shown = kept + 1 if waiting else kept
         if shown and self.seen not in {None, shown}:
             raise _conflict()
@@ -117,7 +117,7 @@ class PageRequest(PlacedRequest):
 
 
 def _conflict() -> AgentError:
-    what = "The session has other turns by now: reload it. Nothing was changed."
+    what = "The session has changed. Reload it; nothing was saved."
     return AgentError("session_conflict", what)
 
 
@@ -278,7 +278,7 @@ def _last_turn(messages: list[Any]) -> tuple[int, str | None]:
 
 
 def _read_answers(message: Part) -> dict[str, list[Any]]:
-    """Return what a page answers to calls that wait, as a body of POST /invocations has it."""
+    """Return a page's answers to pending calls, in the form of POST /invocations."""
     parts, approved, denied = message.get("parts"), list[Any](), list[Any]()
     parts = parts if message.get("role") == "assistant" else None
     for part in map(_fields, parts if isinstance(parts, list) else []):
@@ -355,7 +355,7 @@ def _summary_note(turn: int) -> list[Part]:
 
 
 def _waiting_parts(waiting: WaitingTurn, is_exact: bool) -> list[Part]:
-    """Return what the turn did so far, and the calls that wait; not what runs beside those."""
+    """Return the finished parts of the turn and its pending calls, without calls that still run."""
     turns = read_turns(waiting.messages)
     parts = [part for _, chunks in turns for part in _parts(chunks, is_exact)]
     parts = [part for part in parts if part["state"] != "input-available"]
@@ -396,7 +396,7 @@ def _parts(chunks: Sequence[contract.StoredChunk], is_exact: bool) -> list[Part]
 
 
 def _output_of(result: ToolResult, is_exact: bool) -> Any:
-    """Return what a tool returned: its value, or its text."""
+    """Return a tool's result: its value, or its text."""
     return result.text if result.value is None else _plain(result.value, is_exact)
 
 

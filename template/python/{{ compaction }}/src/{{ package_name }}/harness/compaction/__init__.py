@@ -1,1 +1,1 @@
-"""A summary in place of the messages that a long session no longer holds."""
+"""Summaries of the messages that a full session drops."""

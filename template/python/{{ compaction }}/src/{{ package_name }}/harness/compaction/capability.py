@@ -1,4 +1,4 @@
-"""Summaries of what a long session no longer holds, as a capability."""
+"""The capability that summarizes the messages a full session drops."""
 
 import logging
 import time
@@ -45,14 +45,14 @@ class NoSummaryError(Exception):
 
 
 class PausedError(NoSummaryError):
-    """The last summary failed a short time ago, so none was tried."""
+    """The last summary failed recently, so this turn did not try again."""
 
     def __str__(self) -> str:
-        return "the last one failed less than 10 minutes ago"
+        return "the last summary failed less than 10 minutes ago"
 
 
 class Compaction(Capability):
-    """Summarizes the messages that are cut from a full history; if it fails, they are just cut."""
+    """Summarizes the messages that a full session drops. If that fails, drops them anyway."""
 
     settings: CompactionSettings
 
@@ -76,7 +76,7 @@ class Compaction(Capability):
     def model(self) -> Any:
         """The client of the model, or None: the offline summary needs none."""
         name = self.model_name
-        # No later request begins as one for a summary, so that none is to be cached.
+        # Requests for summaries share no prefix, so caching them would only cost.
         settings = replace(self.settings, model=name, prompt_cache=0)
         return None if name == "offline" else self.load().model.build_model(settings)
 
@@ -86,12 +86,12 @@ class Compaction(Capability):
             what = "COMPACTION_MODEL has no effect while MODEL is not set."
             findings.append(diagnostic("SET-COMPACTION_MODEL", what, "warning"))
         elif name and name == self.settings.model:
-            what = "COMPACTION_MODEL is the same as MODEL: it can be left out."
+            what = "COMPACTION_MODEL is the same as MODEL. Remove it."
             findings.append(diagnostic("SET-COMPACTION_MODEL", what, "warning"))
         seconds, most = self.settings.compaction_timeout_seconds, self.settings.turn_timeout_seconds
         if seconds >= most:
             what = f"COMPACTION_TIMEOUT_SECONDS is {seconds}, not below TURN_TIMEOUT_SECONDS={most}"
-            what += ": a turn with a summary can take more than twice as long as others."
+            what += ": a turn with a summary can take more than twice as long."
             findings.append(diagnostic("SET-COMPACTION_TIMEOUT_SECONDS", what, "warning"))
         return findings
 
@@ -108,7 +108,7 @@ class Compaction(Capability):
     async def replace_dropped(
         self, turn: Turn, dropped: list[Message], at: int, last: int
     ) -> list[Message]:
-        """Return the messages of a summary; if there is none, those of the earlier one."""
+        """Return the summary as messages; if it fails, keep the earlier summary."""
         if len(dropped) == at:  # only the earlier summary
             return dropped
         digest = sha256(serialize([turn.session_id, last, dropped])).digest()
@@ -132,13 +132,13 @@ class Compaction(Capability):
         return adapter.write([("user", mark(text, last)), ("assistant", REPLY)])
 
     def committed(self, turn: Turn, messages: list[Any]) -> None:
-        """Try again for the next summary: it is of other messages."""
+        """End the pause: the next summary is of other messages."""
         self._failures.pop(turn.session_id, None)
 
     async def _summarize(
         self, turn: Turn, before: list[Any], messages: list[Any]
     ) -> tuple[str, str]:
-        """Return a summary, and what it cost in words. Raises NoSummaryError."""
+        """Return a summary and a text with its token counts. Raises NoSummaryError."""
         seconds = self.settings.compaction_timeout_seconds
         try:
             async with time_limit(seconds) as limit:

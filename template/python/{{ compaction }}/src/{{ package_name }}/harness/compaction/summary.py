@@ -1,4 +1,4 @@
-"""The texts of a summary: what the model is asked, and what stands in the session."""
+"""The texts of a summary: the request to the model and the stored message."""
 
 import html
 import json
@@ -42,7 +42,7 @@ def unmark(message: str) -> str:
 
 
 def transcript(earlier: str, said: list[Said], size: int = SIZES[0]) -> str:
-    """Return what the model summarizes: a line for each text, and for each call with its result."""
+    """Return the transcript to summarize: a line for each text and each call with its result."""
     most = min(_TEXT, max(_QUOTE, size // max(len(said), 1)))
     lines = [f"Earlier summary: {_quote(earlier, LONGEST)}"] if earlier else []
     calls: dict[str, int] = {}  # their lines: models may number the calls of each turn anew
@@ -62,7 +62,7 @@ def transcript(earlier: str, said: list[Said], size: int = SIZES[0]) -> str:
 
 
 def offline_summary(earlier: str, said: Iterable[Said]) -> str:
-    """Return a summary without a model: what the user said, in short."""
+    """Return a summary without a model: shortened quotes of the user."""
     texts = (text for speaker, text in said if speaker == "user" and isinstance(text, str))
     quotes = [earlier.removeprefix(_PREFIX)] if earlier else []
     quotes += [f'"{_shorten(" ".join(text.split()), _QUOTE)}"' for text in texts]

@@ -70,7 +70,7 @@ def _read(file: Path, validator: Draft202012Validator) -> list[Case]:
 
 
 def _line(data: Any, path: list[Any]) -> int:
-    """Return the line of a value, or of the last one around it that has a place."""
+    """Return the line of a value, or of the nearest value around it that has a position."""
     line = 0
     for key in path:
         try:

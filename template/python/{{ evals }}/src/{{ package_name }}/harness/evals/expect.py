@@ -69,10 +69,10 @@ def _not_as_schema(reply: str, schema: dict[str, Any]) -> list[str]:
         Draft202012Validator.check_schema(schema)
         errors = [*Draft202012Validator(schema).iter_errors(json.loads(reply))]
     except SchemaError as error:
-        return [f"the schema is none: {error.message[:LONGEST]}"]
+        return [f"the schema is invalid: {error.message[:LONGEST]}"]
     except ValueError:
         return ["the reply is not JSON"]
-    return [f"the reply is not of the schema: {error.message[:LONGEST]}" for error in errors[:3]]
+    return [f"the reply violates the schema: {error.message[:LONGEST]}" for error in errors[:3]]
 
 
 def _show(value: Any) -> str:

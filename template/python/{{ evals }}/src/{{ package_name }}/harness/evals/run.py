@@ -27,7 +27,7 @@ Run = dict[str, Any]
 
 
 class Runner:
-    """Runs cases by the runtimes: the one of stubs, and the one that uses the real stores."""
+    """Runs cases by two runtimes: with stubs, and with the real stores."""
 
     def __init__(self, settings: EvalSettings, runtime: Runtime, real: Runtime) -> None:
         self.settings, self._runtime, self._real = settings, runtime, real

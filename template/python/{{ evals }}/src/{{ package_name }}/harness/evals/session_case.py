@@ -11,8 +11,8 @@ from .adapter import turns_of
 # E-mail addresses, and numbers that may be of a phone, a card or an account.
 PERSONAL = re.compile(r"[\w.+-]+@[\w-]+\.[\w.]+|\+?\d[\d ()/.-]{6,}\d|[A-Z]{2}\d{2}[A-Z0-9]{10,}")
 HEAD = """\
-# Made of session {session}. <<...>> marks what looks personal.
-# Replace that, and what else is personal. Then say what you expected: `expect` of schema.json.
+# From session {session}. <<...>> marks text that looks personal.
+# Replace all personal data. Then add your expectations: see `expect` in schema.json.
 """
 
 

@@ -1,1 +1,1 @@
-"""A second model, which answers where the first one fails."""
+"""A fallback model for calls that the first model fails."""

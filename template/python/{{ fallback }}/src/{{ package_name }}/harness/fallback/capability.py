@@ -1,4 +1,4 @@
-"""A second model, as a capability."""
+"""The capability that falls back to a second model."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,38 +27,38 @@ class Fallback(Capability):
 
     @cached_property
     def model(self) -> Any:
-        """The second model; it is made when it is needed."""
+        """The fallback model, built on first use."""
         settings = replace(self.settings, model=self.settings.model_fallback)
         return self.load().model.build_model(settings)
 
     def check(self) -> list[Finding]:
-        """Return a finding unless there are two models."""
+        """Report settings that leave a turn without a fallback model."""
         first, second = self.settings.model, self.settings.model_fallback
         if not second:
             hint = "MODEL_FALLBACK is not set: no other model answers when MODEL fails."
             return [diagnostic("SET-MODEL_FALLBACK", hint, "warning")]
         if first == "offline":
-            hint = "MODEL_FALLBACK is set, and MODEL is not: set both."
+            hint = "MODEL_FALLBACK needs MODEL, which is not set. Set both."
             return [diagnostic("SET-MODEL_FALLBACK", hint)]
         if first == second:
-            hint = "MODEL_FALLBACK is the same model as MODEL: name another one."
+            hint = "MODEL_FALLBACK is the same model as MODEL. Set a different model."
             return [diagnostic("SET-MODEL_FALLBACK", hint)]
         seconds, most = self.settings.fallback_seconds, self.settings.turn_timeout_seconds
         if seconds >= most:
             hint = f"FALLBACK_SECONDS is {seconds}, not below TURN_TIMEOUT_SECONDS={most}"
-            hint += ": a turn in which MODEL hangs ends before the other model is asked."
+            hint += ": if MODEL hangs, the turn times out before the fallback."
             return [diagnostic("SET-FALLBACK_SECONDS", hint, "warning")]
         return []
 
     async def ping(self) -> list[Finding]:
-        """Call the second model."""
+        """Call the fallback model."""
         from ..models.model_call import call_model
 
         name = self.settings.model_fallback
         return await call_model(self.load().model, self.settings, "MODEL_FALLBACK", name)
 
     def describe(self, address: str) -> list[str]:
-        """Return which model answers when the first one fails."""
+        """Return a line that names the fallback model."""
         second = self.settings.model_fallback
         return [f"Fallback: {second}, when {self.settings.model} fails"] if second else []
 

@@ -1,4 +1,4 @@
-"""When the second model takes over a call, and what the log says about it."""
+"""The rules for switching a call to the fallback model, and its log lines."""
 
 import logging
 import re
@@ -39,9 +39,9 @@ class Second:
         ask: Callable[[Any], AsyncGenerator[Any]],
         is_content: Callable[[Any], bool],
     ) -> AsyncGenerator[Any]:
-        """Yield the events of the first model, or those of the second one.
+        """Yield the events of the first model or, if it fails, of the second model.
 
-        The second one answers if the first one fails before an event with content. `ask` returns
+        The second model answers if the first model fails before its first content. `ask` returns
         the events of a model for the same call.
         """
         async with aclosing(first) as events:

@@ -107,7 +107,7 @@ class McpServers(Capability):
             server.retry()
 
     def describe(self, address: str) -> list[str]:
-        """Return what the agent contacts or runs for each server, one line each."""
+        """Return a line for each server: the address or command that the agent uses."""
         lines = list[str]()
         for server in self.servers:
             name = server.declared.name

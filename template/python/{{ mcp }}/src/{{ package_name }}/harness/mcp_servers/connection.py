@@ -56,7 +56,7 @@ class Tool:
 
     @cached_property
     def repaired(self) -> Repaired | NotRepairableError:
-        """The declaration for model providers, or the reason why there is none."""
+        """The declaration for model providers, or the reason for its absence."""
         description = self.declared.get("description")
         described = isinstance(description, str) and description.strip()
         try:
@@ -251,7 +251,7 @@ class Connection:
                 os.killpg(self._group, signal.SIGKILL)
 
     def _read_errors(self, errors: int, is_announced: bool) -> None:
-        """Keep the last line that a process writes before it answers; drop what it logs later."""
+        """Keep the last line that a process writes before it answers; drop later lines."""
         with open(errors, encoding="utf-8", errors="replace") as stream:
             while line := stream.readline(1000):
                 if is_announced and not self._group:  # a warning of the shell may come first
@@ -430,7 +430,7 @@ def _loosen(message: Any) -> None:
 
 
 def _words_of(error: BaseException) -> str:
-    """Return what a server says in an error, as one line of printable characters."""
+    """Return a server's error message as one line of printable characters."""
     from mcp.shared.exceptions import MCPError
 
     if not isinstance(error, MCPError) or error.message in LOST | STAND_INS:

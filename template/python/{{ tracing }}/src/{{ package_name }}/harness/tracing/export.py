@@ -25,7 +25,7 @@ def endpoint_of(signal: str) -> str:
 
 
 def export(service: str) -> None:
-    """Set the providers that export what has an endpoint."""
+    """Set a provider for each signal that has an endpoint."""
     from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
     usual = Resource.create().attributes  # with the name and version of the SDK

@@ -11,12 +11,12 @@ _of_turn: ContextVar[str] = ContextVar("trace", default="")
 
 
 def name_traces() -> None:
-    """Let each line of the log end in the trace that it belongs to."""
+    """Append the id of its trace to each log line."""
     logging.setLogRecordFactory(_record)
 
 
 def remember_trace() -> None:
-    """Let the lines that follow the current span in its task name its trace, too."""
+    """Keep the trace of the current span for later log lines of its task."""
     _of_turn.set(_trace())
 
 

@@ -7,10 +7,10 @@ import type { Options } from '../capability.ts'
 import { type Interrupted, interruptsOf } from '../turn.ts'
 
 type Reasons = ReadonlyMap<string, string | null>
-/** What a turn that waits keeps of the framework, besides messages. */
+/** The framework's state of a pending turn, besides its messages. */
 type Waiting = { readonly other: object }
 
-/** Return what a paused agent is given to go on. */
+/** Return the input that resumes a paused agent. */
 export function answers({ other }: Waiting, reasons: Reasons): InterruptResponseContent[] {
   const { interrupts } = other as { interrupts: Interrupted }
   return [...reasons].flatMap(([id, reason]) => {

@@ -7,7 +7,7 @@ import type { Options } from '../capability.ts'
 type Reasons = ReadonlyMap<string, string | null>
 /** The messages of a turn that waits. */
 type Waiting = { readonly messages: readonly unknown[] }
-type Part = ToolApprovalRequest | { type: 'text' } // or another one
+type Part = ToolApprovalRequest | { type: 'text' } // or another part
 
 /** Return the message with which the turn goes on. */
 export function answers({ messages }: Waiting, reasons: Reasons): ToolModelMessage {

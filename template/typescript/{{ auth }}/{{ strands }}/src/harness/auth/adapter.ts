@@ -46,7 +46,7 @@ function tokensOf(usage: Usage): number {
   return usage.inputTokens + cached + usage.outputTokens
 }
 
-/** Return a model that counts the requests of another one. */
+/** Wrap a model so that its requests count toward the limits. */
 export function metered(model: Model, meter: Meter): Model {
   return new MeteredModel(model, meter)
 }

@@ -8,7 +8,7 @@ import type { Meter, Request } from './metering.ts'
 
 type Model = Extract<LanguageModel, { specificationVersion: 'v4' }>
 
-/** Return a model that counts the requests of another one. */
+/** Wrap a model so that its requests count toward the limits. */
 export function metered(model: LanguageModel, meter: Meter): LanguageModel {
   const middleware: LanguageModelMiddleware = {
     wrapStream: async ({ doStream, params }) => {

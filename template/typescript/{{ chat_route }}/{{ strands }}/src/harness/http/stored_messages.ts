@@ -7,7 +7,7 @@ import { toolsOf } from '../turn.ts'
 
 type Chunk = string | ToolCall | ToolResult
 
-/** Return the prompt of each turn, and what it emitted. */
+/** Return the prompt and the emitted chunks of each turn. */
 export function readTurns(messages: unknown[]): [string, Chunk[]][] {
   const turns: [string, Chunk[]][] = []
   for (const stored of messages as MessageData[]) {

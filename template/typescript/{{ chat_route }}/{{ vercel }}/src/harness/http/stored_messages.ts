@@ -9,7 +9,7 @@ type Content = Exclude<ModelMessage['content'], string>
 
 type Chunk = string | ToolCall | ToolResult
 
-/** Return the prompt of each turn, and what it emitted. */
+/** Return the prompt and the emitted chunks of each turn. */
 export function readTurns(messages: unknown[]): [string, Chunk[]][] {
   const turns: [string, Chunk[]][] = []
   for (const { role, content } of messages as ModelMessage[]) {
@@ -24,7 +24,7 @@ export function readTurns(messages: unknown[]): [string, Chunk[]][] {
 function chunksOf(part: Content[number]): Chunk[] {
   if (part.type === 'text') return [part.text]
   if (part.type === 'tool-call') {
-    // Of a call that did not run because its arguments were no JSON object: what the model sent.
+    // The raw arguments of a call that did not run: the model sent no JSON object.
     const received = part.providerOptions?.producer?.received
     return [{ id: part.toolCallId, name: part.toolName, input: received ?? part.input }]
   }

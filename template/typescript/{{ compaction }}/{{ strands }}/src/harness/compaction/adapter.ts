@@ -5,7 +5,7 @@ import { Message, type MessageData } from '@strands-agents/sdk'
 import { toolsOf } from '../turn.ts'
 import type { Said } from './summary.ts'
 
-/** Yield what stored messages say. */
+/** Yield the texts, tool calls and tool results of stored messages. */
 export function* read(messages: unknown[]): Generator<Said> {
   for (const stored of messages as MessageData[]) {
     const { role, content, metadata } = Message.fromJSON(stored)

@@ -5,7 +5,7 @@ import type { ModelMessage } from 'ai'
 import { textOf } from '../echo_model.ts'
 import type { Said } from './summary.ts'
 
-/** Yield what stored messages say. */
+/** Yield the texts, tool calls and tool results of stored messages. */
 export function* read(messages: unknown[]): Generator<Said> {
   for (const { role, content } of messages as ModelMessage[]) {
     for (const part of typeof content === 'string' ? [content] : content) {

@@ -8,7 +8,7 @@ import { CheckedModel } from '../messages.ts'
 import { isContent } from '../models/shortening.ts'
 import type { FirstCall, Second } from './second.ts'
 
-/** The second model answers a call that the first one fails before its first content. */
+/** Falls back to the second model if the first model fails before its first content. */
 class FallbackModel extends CheckedModel {
   readonly #second: Second
 

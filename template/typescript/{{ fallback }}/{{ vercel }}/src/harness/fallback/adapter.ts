@@ -16,7 +16,7 @@ const MAX_RETRIES = 2
 // The parts that come in front of the content; Anthropic's client has one of its own.
 const OPENING = 'stream-start response-metadata raw custom text-start reasoning-start'.split(' ')
 
-/** Make the model of a turn one whose second model answers what the first one fails. */
+/** Wrap the model of a turn so that failed calls fall back to the second model. */
 export function withFallback(options: Options, second: Second): void {
   const first = options.model as Model
   let producer = first.modelId // of the answer: a turn has one call at a time

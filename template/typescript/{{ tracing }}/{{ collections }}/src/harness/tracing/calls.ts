@@ -11,7 +11,7 @@ import { inSpan } from './spans.ts'
 /** The spans of turns, by the starts of the turns. */
 type Turns = WeakMap<Date, SpanContext>
 
-/** Long-term memory, by what is measured of it. */
+/** Long-term memory that measures its calls. */
 interface Recording {
   readonly recorder: { readonly waiting: ReadonlyMap<string, number> }
   readonly turns: WeakMap<Turn, { readonly began: Date }>

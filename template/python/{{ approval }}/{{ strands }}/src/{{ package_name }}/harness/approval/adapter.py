@@ -12,7 +12,7 @@ SAME_ID = "Two of the calls have the same id, so an answer cannot name one: send
 
 
 def answers(other: Mapping[str, Any], reasons: Mapping[str, str | None]) -> list[Any]:
-    """Return what a paused agent is given to go on. Raises `not_waiting`."""
+    """Return the input that resumes a paused agent. Raises `not_waiting`."""
     state = other["interrupt_state"]
     pending = state.get("pending_tool_execution") or {"assistant_message": {"content": []}}
     blocks = pending["assistant_message"]["content"]

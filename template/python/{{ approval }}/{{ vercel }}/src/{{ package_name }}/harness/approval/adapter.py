@@ -51,7 +51,7 @@ class WaitingAgent(TurnAgent):
     def _waits(self, call: CallPart) -> bool:
         if not self.can_run(call):
             return False
-        with suppress(KeyError, ValueError):  # of what the model is told without asking
+        with suppress(KeyError, ValueError):  # approved without a person
             tool = self.resolve(call)
             return tool.kwargs is not None and isinstance(tool, ai.agents.GatedToolCall)
         return False

@@ -34,7 +34,7 @@ class MeteredProvider(ai.Provider[None]):
 
 
 def metered(model: ai.Model, meter: Meter) -> ai.Model:
-    """Return a model that counts the requests of another one."""
+    """Wrap a model so that its requests count toward the limits."""
     own = model.provider
     provider = MeteredProvider(name=own.name, default_base_url=own.default_base_url)
     provider._model, provider._meter = model, meter

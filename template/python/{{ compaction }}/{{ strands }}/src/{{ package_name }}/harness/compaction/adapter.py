@@ -8,7 +8,7 @@ from .summary import Said
 
 
 def read(messages: Iterable[Any]) -> Iterator[Said]:
-    """Yield what stored messages say."""
+    """Yield the texts, tool calls and tool results of stored messages."""
     for message in messages:
         for block in message["content"]:
             if "text" in block:

@@ -10,7 +10,7 @@ from .summary import Said
 
 
 def read(messages: Iterable[Any]) -> Iterator[Said]:
-    """Yield what stored messages say."""
+    """Yield the texts, tool calls and tool results of stored messages."""
     for message in map(ai.messages.Message.model_validate, messages):
         for part in message.parts:
             if isinstance(part, ai.messages.TextPart):

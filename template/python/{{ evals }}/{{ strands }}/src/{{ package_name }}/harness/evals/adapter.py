@@ -37,7 +37,7 @@ def scripted(steps: list[Any]) -> OfflineModel:
 
 
 class Scripted(OfflineModel):
-    """Takes the next step, whatever it is asked."""
+    """Takes the next step, whatever the request is."""
 
     def __init__(self, steps: list[Any]) -> None:
         self._steps = [*steps]

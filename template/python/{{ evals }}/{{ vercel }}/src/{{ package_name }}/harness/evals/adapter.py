@@ -31,7 +31,7 @@ def scripted(steps: list[Any]) -> ai.Model:
 
 
 class Scripted(Offline):
-    """Takes the next step, whatever it is asked."""
+    """Takes the next step, whatever the request is."""
 
     def __init__(self, steps: list[Any]) -> None:
         super().__init__()

@@ -15,7 +15,7 @@ from .second import Second
 
 
 class Fallback(Plugin):
-    """The second model answers a call that the first one fails before its first content."""
+    """Falls back to the second model if the first model fails before its first content."""
 
     name = "fallback"
 

@@ -11,7 +11,7 @@ from .second import Second
 
 
 class FallbackProvider(ai.Provider[None]):
-    """The second model answers a call that the first one fails before its first content."""
+    """Falls back to the second model if the first model fails before its first content."""
 
     provider_class_id: Literal["fallback"] = "fallback"
     name: str = "fallback"

@@ -6,7 +6,7 @@ from typing import Any
 from ai import experimental_telemetry
 
 SCOPE = "ai"
-METER = ""  # there is none
+METER = ""  # the SDK has no meter
 
 
 def instrument() -> None:
