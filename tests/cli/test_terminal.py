@@ -171,7 +171,7 @@ def test_an_error_stands_on_its_own_line(chat: PseudoTerminal, provider: Provide
     chat.expect(PROMPT)
     reply, failure = chat.lines[-3:-1]
     assert reply == "Half a reply"
-    assert failure.startswith("The model failed; this turn was not kept. (")
+    assert failure.startswith("The model failed; this turn was not saved. (")
 
 
 def test_ctrl_c_ends_the_turn_and_the_conversation_goes_on(
@@ -492,7 +492,7 @@ def test_one_question_prints_the_reply_and_nothing_else(
     provider.script("Half.", ["Half a reply", CUT])
     code, shown, error = ask("Half.")
     assert (code, shown) == (1, "Half a reply\n")
-    assert error.startswith("The model failed; this turn was not kept. (")
+    assert error.startswith("The model failed; this turn was not saved. (")
     for wrong in (" \n", "1234"):
         code, shown, error = ask(wrong, MAX_PROMPT_CHARS="3")
         assert (code, shown) == (1, "")

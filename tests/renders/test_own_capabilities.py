@@ -611,4 +611,4 @@ def test_no_secret_of_a_setting_is_shown(hostile: Path) -> None:
     assert code == 1
     assert "a-secret" not in output
     assert "SET-TOKEN TOKEN is invalid" in output
-    assert "ORDERS_URL is 'http://orders.example': allowed is an https address." in output
+    assert "ORDERS_URL is 'http://orders.example': use an https address." in output

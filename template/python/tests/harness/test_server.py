@@ -226,7 +226,7 @@ async def test_ping_is_busy_while_a_turn_runs() -> None:
 def test_check_names_a_bad_setting_and_its_allowed_values() -> None:
     result = run("check", "--json", env={"PORT": "70000"})
     assert result.exit_code == 1
-    message = "PORT is '70000': allowed is a whole number from 0 to 65535."
+    message = "PORT is '70000': use a whole number from 0 to 65535."
     assert f'"message":"{message}"' in result.stdout
 
 

@@ -10,7 +10,7 @@ import type { LanguageModel } from './echo_model.ts'
 import type { Modules, Options, Read, Routes, Runtime } from './modules.ts'
 import type { SessionStore } from './sessions/session_store.ts'
 import type { Session, SessionHooks, Stage } from './sessions/sessions.ts'
-import type { Taken, WaitingTurn } from './sessions/sessions.ts'
+import type { FrameworkSnapshot, WaitingTurn } from './sessions/sessions.ts'
 import type { CoreSettings } from './settings.ts'
 import type { NamedTool } from './tools.ts'
 
@@ -65,7 +65,7 @@ export class Capability<S extends CoreSettings = CoreSettings> implements Sessio
   /** Begin a turn in a custom way, or answer it without a model. */
   beginTurn?(session: Session, turn: Turn): Promise<Stage | TurnResult | undefined>
   /** Store a turn that waits for approvals. */
-  holdTurn?(stage: Stage, taken: Taken): Promise<TurnResult | undefined>
+  holdTurn?(stage: Stage, snapshot: FrameworkSnapshot): Promise<TurnResult | undefined>
   /** Return the waiting turn of a session. */
   findWaiting?(session: Session): WaitingTurn | undefined
   /** Return replacements for dropped messages: see SessionHooks. */
@@ -124,7 +124,7 @@ export type CapabilityClass = new (
 /** The AgentApp, for a capability's commands. */
 export interface App<S extends CoreSettings = CoreSettings> {
   readonly load: Modules
-  /** Read the environment and .env; return the settings and the findings. */
+  /** Read the environment and .env; return settings and findings. */
   readSettings(): [S, Finding[]]
   /** Return the findings about the model. */
   checkModel(settings: CoreSettings): Promise<Finding[]>

@@ -32,27 +32,27 @@ export const ERRORS = {
   not_found: [404, 'Not found: use POST /invocations or GET /ping.'],
   method_not_allowed: [405, 'This path does not support this method.'],
   request_timeout: [408, 'The request was not complete in time.'],
-  session_conflict: [409, 'Another process continued this session; this turn was not kept.'],
+  session_conflict: [409, 'Another process continued this session; this turn was not saved.'],
   not_waiting: [409, 'No tool call waits for an approval.'],
   session_corrupt: [
     409,
     'The stored session was unreadable and has been quarantined; send the prompt again.',
   ],
-  session_foreign: [409, 'This session has a format that the agent does not read.'],
+  session_foreign: [409, "The agent cannot read this session's format."],
   payload_too_large: [413, 'The body is too large.'],
   prompt_too_long: [413, 'The prompt is too long for the model. Send a shorter one.'],
-  session_too_large: [413, 'The turn is too large for a session; it was not kept.'],
+  session_too_large: [413, 'The turn is too large for a session; it was not saved.'],
   session_busy: [429, 'Too many turns are waiting for this session.'],
   rate_limited: [429, 'Too many requests; retry later.'],
-  internal_error: [500, 'Internal error; this turn was not kept.'],
-  model_failed: [502, 'The model failed; this turn was not kept.'],
-  empty_reply: [502, 'The model sent an empty reply; this turn was not kept.'],
-  reply_incomplete: [502, 'The model did not finish its reply; this turn was not kept.'],
-  guardrail_intervened: [502, 'A guardrail blocked this turn; it was not kept.'],
+  internal_error: [500, 'Internal error; this turn was not saved.'],
+  model_failed: [502, 'The model failed; this turn was not saved.'],
+  empty_reply: [502, 'The model sent an empty reply; this turn was not saved.'],
+  reply_incomplete: [502, 'The model did not finish its reply; this turn was not saved.'],
+  guardrail_intervened: [502, 'A guardrail blocked this turn; it was not saved.'],
   server_busy: [503, 'Too many turns are running; retry later.'],
   draining: [503, 'The server is shutting down.'],
   store_unavailable: [503, 'The session store failed; retry with the same idempotency key.'],
-  turn_timeout: [504, 'The turn timed out; it was not kept.'],
+  turn_timeout: [504, 'The turn timed out; it was not saved.'],
 } as const
 
 // HTTP statuses and error names of providers that are overloaded or at a rate limit.
@@ -76,7 +76,7 @@ export const BUSY_KINDS: readonly string[] = [
 const BUSY_NAME = new RegExp(`[Tt]hrottl|[Ss]erviceUnavailable|\\b(${BUSY_KINDS.join('|')})\\b`)
 const BUSY_SECONDS = 10 // without a Retry-After header
 const CLIENT_STATUSES = ['500', '502'] // clients invent these for an error in a stream
-const BUSY = 'The model is overloaded or at a limit; this turn was not kept: retry later.'
+const BUSY = 'The model is overloaded or at a limit; this turn was not saved. Retry later.'
 
 const RETRY_SOON = ['rate_limited', 'server_busy', 'draining']
 
@@ -141,7 +141,7 @@ interface TurnLookup {
 }
 
 /** The fields of a request for one turn. */
-export interface Asked {
+export interface TurnFields {
   readonly sessionId: string
   readonly prompt: string
   readonly actor?: string | null
@@ -171,8 +171,8 @@ export class TurnRequest {
   readonly output: ZodType | undefined
 
   /** Throws AgentError for an invalid id or key. */
-  constructor(asked: Asked) {
-    const { sessionId, prompt, actor = null, key = null, replaces = null } = asked
+  constructor(fields: TurnFields) {
+    const { sessionId, prompt, actor = null, key = null, replaces = null } = fields
     checkIds(sessionId, actor)
     if (key !== null && !KEY.test(key)) throw new AgentError('invalid_request', INVALID_KEY)
     this.sessionId = sessionId
@@ -180,8 +180,8 @@ export class TurnRequest {
     this.actor = actor
     this.key = key
     this.replaces = replaces
-    this.headers = asked.headers ?? {}
-    this.output = asked.output
+    this.headers = fields.headers ?? {}
+    this.output = fields.output
   }
 
   /** Whether a turn with the same key can answer the request. */

@@ -254,7 +254,7 @@ describe('a shutdown', () => {
 test('a bad setting is named with what is allowed', () => {
   const { status, stdout } = run(['check', '--json'], '', { ...ALONE, PORT: '70000' })
   assert.equal(status, 1)
-  assert.match(stdout, /"message":"PORT is '70000': allowed is a whole number from 0 to 65535\."/)
+  assert.match(stdout, /"message":"PORT is '70000': use a whole number from 0 to 65535\."/)
 })
 
 test('chat obeys commands that never go to the model', () => {

@@ -52,27 +52,27 @@ ERRORS = {
     "not_found": (404, "Not found: use POST /invocations or GET /ping."),
     "method_not_allowed": (405, "This path does not support this method."),
     "request_timeout": (408, "The request was not complete in time."),
-    "session_conflict": (409, "Another process continued this session; this turn was not kept."),
+    "session_conflict": (409, "Another process continued this session; this turn was not saved."),
     "not_waiting": (409, "No tool call waits for an approval."),
     "session_corrupt": (
         409,
         "The stored session was unreadable and has been quarantined; send the prompt again.",
     ),
-    "session_foreign": (409, "This session has a format that the agent does not read."),
+    "session_foreign": (409, "The agent cannot read this session's format."),
     "payload_too_large": (413, "The body is too large."),
-    "session_too_large": (413, "The turn is too large for a session; it was not kept."),
+    "session_too_large": (413, "The turn is too large for a session; it was not saved."),
     "prompt_too_long": (413, "The prompt is too long for the model. Send a shorter one."),
     "session_busy": (429, "Too many turns are waiting for this session."),
     "rate_limited": (429, "Too many requests; retry later."),
-    "internal_error": (500, "Internal error; this turn was not kept."),
-    "model_failed": (502, "The model failed; this turn was not kept."),
-    "empty_reply": (502, "The model sent an empty reply; this turn was not kept."),
-    "reply_incomplete": (502, "The model did not finish its reply; this turn was not kept."),
-    "guardrail_intervened": (502, "A guardrail blocked this turn; it was not kept."),
+    "internal_error": (500, "Internal error; this turn was not saved."),
+    "model_failed": (502, "The model failed; this turn was not saved."),
+    "empty_reply": (502, "The model sent an empty reply; this turn was not saved."),
+    "reply_incomplete": (502, "The model did not finish its reply; this turn was not saved."),
+    "guardrail_intervened": (502, "A guardrail blocked this turn; it was not saved."),
     "server_busy": (503, "Too many turns are running; retry later."),
     "draining": (503, "The server is shutting down."),
     "store_unavailable": (503, "The session store failed; retry with the same idempotency key."),
-    "turn_timeout": (504, "The turn timed out; it was not kept."),
+    "turn_timeout": (504, "The turn timed out; it was not saved."),
 }
 
 # HTTP statuses and error names of providers that are overloaded or at a rate limit.
@@ -110,7 +110,7 @@ class AgentError(Exception):
         self.retry_after = 1 if type in {"rate_limited", "server_busy", "draining"} else None
         if type == "model_failed" and is_busy(detail):
             self.retry_after = BUSY_SECONDS
-            general = "The model is overloaded or at a limit; this turn was not kept: retry later."
+            general = "The model is overloaded or at a limit; this turn was not saved. Retry later."
         self.body = {"error": {"type": type, "message": message or general}}
         super().__init__(message or general)
 

@@ -16,7 +16,7 @@ import { serialize } from '../sessions/sessions.ts'
 import { splitList } from '../settings.ts'
 
 /** The running agent, and the capabilities whose routes and middleware it serves. */
-type Served = Runtime & { readonly capabilities: readonly Capability[] }
+type ServedRuntime = Runtime & { readonly capabilities: readonly Capability[] }
 
 /** Answers a request, or throws AgentError. */
 type Answer = (request: IncomingMessage, response: ServerResponse) => void | Promise<void>
@@ -35,31 +35,31 @@ export class Events {
   readonly headers: Record<string, string> = STREAM_HEADERS
 
   /** Return the opening events. If empty, a failure before the first text is an HTTP status. */
-  start(): string {
+  formatStart(): string {
     return ''
   }
 
   /** Return the event for a chunk, or an empty string. */
-  chunk(chunk: Chunk, _turn: Turn): string {
+  formatChunk(chunk: Chunk, _turn: Turn): string {
     if (chunk instanceof Data) return event('event: data\n', chunk)
     if (chunk instanceof Source) return event('event: source\n', chunk)
     return typeof chunk === 'string' ? event('', chunk) : ''
   }
 
   /** Return the event of a turn that is committed, or waits for an approval. */
-  done(result: TurnResult, _turn: Turn): string {
+  formatResult(result: TurnResult, _turn: Turn): string {
     const name = result.waiting.length > 0 ? 'waiting' : 'done'
     return event(`event: ${name}\n`, { ...bodyOf(result), reply: undefined })
   }
 
   /** Return the event of a turn that failed; nothing of it was kept. */
-  async error({ type, message }: AgentError): Promise<string> {
+  async formatError({ type, message }: AgentError): Promise<string> {
     return event('event: error\n', { error: { type, message } })
   }
 }
 
 /** Return the app with the routes of the contract, those of the owner and of capabilities. */
-export function createApp(runtime: Served, ownRoutes: Routes): RequestListener {
+export function createApp(runtime: ServedRuntime, ownRoutes: Routes): RequestListener {
   const pages = splitList(runtime.settings.allowedOrigins)
   const routes: Record<string, Answer> = {}
 
@@ -227,7 +227,7 @@ export async function relay(
     if (isSilent && canBegin && isRead) write(KEEP_ALIVE).catch(() => {})
   }
   const turn = new Turn(request, async (chunk) => {
-    buffered += events.chunk(chunk, turn)
+    buffered += events.formatChunk(chunk, turn)
     // Until something is shown a failure is a status.
     const isShown = typeof chunk === 'string' ? !isBlank(chunk) : !('id' in chunk)
     if (!response.headersSent && !isShown) return
@@ -236,7 +236,7 @@ export async function relay(
     if (text) await write(text)
   })
   async function opening(): Promise<void> {
-    const text = events?.start()
+    const text = events?.formatStart()
     if (text) await write(text)
   }
   const clock = setInterval(keepAlive, silence / 10)
@@ -244,10 +244,10 @@ export async function relay(
     const result = await runtime.start(turn, { signal, opening })
     // A turn can wait without any text.
     if (!response.headersSent) response.setHeaders(headers)
-    response.end(buffered + events.done(result, turn))
+    response.end(buffered + events.formatResult(result, turn))
   } catch (error) {
     if (!response.headersSent || response.req.socket.destroyed) throw error
-    response.end(await events.error(asAgentError(error)))
+    response.end(await events.formatError(asAgentError(error)))
   } finally {
     clearInterval(clock)
   }

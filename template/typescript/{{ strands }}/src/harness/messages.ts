@@ -16,7 +16,7 @@ import { abortOf } from './deadline.ts'
 import { log } from './log.ts'
 import { serialize } from './sessions/sessions.ts'
 import type { CoreSettings } from './settings.ts'
-import { CALL_ID, MAX_QUOTED_CHARS, NAME, REFUSED, tooMany } from './tool_schemas.ts'
+import { CALL_ID, INVALID_ARGUMENTS, MAX_QUOTED_CHARS, NAME, tooMany } from './tool_schemas.ts'
 
 const CALL_NAME = new RegExp(`^${NAME}$`)
 
@@ -340,7 +340,7 @@ function* refusals(message: Message, most: number): Generator<ToolResultBlock> {
     const isOver = index >= most
     if (received === undefined && !names.has(toolUseId) && !isOver) continue
     const unknown = `Tool '${name}' not found in registry` // as the SDK puts it
-    const why = received === undefined ? unknown : REFUSED + received
+    const why = received === undefined ? unknown : INVALID_ARGUMENTS + received
     const text = isOver ? tooMany(most) : why
     const content = [new TextBlock(text)]
     yield new ToolResultBlock({ toolUseId, status: 'error', content })

@@ -2,7 +2,7 @@
 
 import type { InterventionHandler, Tool } from '@strands-agents/sdk'
 
-import type { Declared } from './tool_schemas.ts'
+import type { Declaration } from './tool_schemas.ts'
 
 /** The tools of the module `agent`. */
 export type OwnTools = readonly Tool[]
@@ -38,6 +38,6 @@ export function describeTools(tools: OwnTools): [string, string][] {
 }
 
 /** Return the name, the description and the JSON Schema of each tool. */
-export async function declarationsOf(tools: OwnTools): Promise<Declared[]> {
+export async function declarationsOf(tools: OwnTools): Promise<Declaration[]> {
   return tools.map(({ name, description, toolSpec }) => [name, description, toolSpec.inputSchema])
 }

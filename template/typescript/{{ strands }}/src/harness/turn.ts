@@ -12,7 +12,7 @@ import { mustPause, pause, withinTime } from './deadline.ts'
 import { causesOf, describe, log, placeOf } from './log.ts'
 import { checkMessages, marksOf, repairAnswers, textIn, traceOnlyRecorded } from './messages.ts'
 import type { Runtime } from './modules.ts'
-import type { Answered, Data as Kept, Stage } from './sessions/sessions.ts'
+import type { Data as Kept, Stage, TurnAnswer } from './sessions/sessions.ts'
 import { shortenRequests } from './models/shortening.ts'
 
 const OUTPUT_TOOL = 'strands_structured_output' // as the SDK calls it
@@ -31,7 +31,7 @@ export interface Interrupted {
 }
 
 /** Run the agent of a turn; return the snapshot and the messages that it leaves. */
-export async function answerTurn(runtime: Runtime, stage: Stage): Promise<Answered> {
+export async function answerTurn(runtime: Runtime, stage: Stage): Promise<TurnAnswer> {
   const { turn } = stage
   const agent = agentOf(runtime, stage)
   const shortening = new Shortening(stage)

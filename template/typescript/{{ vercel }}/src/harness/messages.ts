@@ -10,7 +10,7 @@ import { AgentError, isBlank } from './contract.ts'
 import { log } from './log.ts'
 import type { Call as ModelCall, Part } from './echo_model.ts'
 import type { CoreSettings } from './settings.ts'
-import { CALL_ID, MAX_QUOTED_CHARS, REFUSED, tooMany } from './tool_schemas.ts'
+import { CALL_ID, INVALID_ARGUMENTS, MAX_QUOTED_CHARS, tooMany } from './tool_schemas.ts'
 
 type Prompt = ModelCall['prompt']
 type Options = Record<string, Record<string, unknown>>
@@ -151,7 +151,7 @@ export class Calls {
     }
     if (!value) {
       const kind = 'arguments are not one JSON object'
-      return { ...call, text: REFUSED + received, kind }
+      return { ...call, text: INVALID_ARGUMENTS + received, kind }
     }
     if (isNamed) return undefined
     const availableTools = Object.keys(this.#tools)

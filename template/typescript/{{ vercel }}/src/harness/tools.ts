@@ -2,7 +2,7 @@
 
 import { asSchema, type generateText, type Tool } from 'ai'
 
-import type { Declared } from './tool_schemas.ts'
+import type { Declaration } from './tool_schemas.ts'
 
 // The SDK would make the JSON Schema of each tool anew for each call of the model.
 const SCHEMAS = new WeakMap<object, ReturnType<typeof asSchema>>()
@@ -51,8 +51,8 @@ export function describeTools(tools: OwnTools): [string, string][] {
 }
 
 /** Return the name, the description and the JSON Schema of each tool. */
-export async function declarationsOf(tools: OwnTools): Promise<Declared[]> {
-  const described = describeTools(tools).map(async ([name, description]): Promise<Declared> => {
+export async function declarationsOf(tools: OwnTools): Promise<Declaration[]> {
+  const described = describeTools(tools).map(async ([name, description]): Promise<Declaration> => {
     const schema = tools[name]?.inputSchema
     return [name, description, schema && (await asSchema(schema).jsonSchema)]
   })

@@ -10,7 +10,7 @@ import { describe, log, placeOf } from './log.ts'
 import { Calls, checkMessages, restored, selfContained } from './messages.ts'
 import type { Part } from './echo_model.ts'
 import type { Options, Runtime } from './modules.ts'
-import type { Answered, Stage } from './sessions/sessions.ts'
+import type { Stage, TurnAnswer } from './sessions/sessions.ts'
 import { ShorterPrompts } from './models/shortening.ts'
 import { modelError, streaming } from './models/streaming.ts'
 
@@ -20,7 +20,7 @@ type TurnOptions = Options &
   Pick<Call, 'prepareStep' | 'onToolExecutionEnd' | 'maxRetries'> & { producer?: () => string }
 
 /** Run the agent of a turn; return the snapshot and the messages that it leaves. */
-export async function answerTurn(runtime: Runtime, stage: Stage): Promise<Answered> {
+export async function answerTurn(runtime: Runtime, stage: Stage): Promise<TurnAnswer> {
   const { at, turn } = stage
   const committed = stage.data.messages as ModelMessage[] // checked by the store
   const prompt: ModelMessage = { role: 'user', content: turn.prompt }

@@ -53,11 +53,11 @@ class Events:
 
     turn: Turn  # whose reply it is
 
-    def start(self) -> str:
+    def format_start(self) -> str:
         """Return the opening events. If empty, a failure before any text is sent as a status."""
         return ""
 
-    def chunk(self, chunk: contract.Chunk) -> str:
+    def format_chunk(self, chunk: contract.Chunk) -> str:
         """Return the event for a chunk, or an empty string."""
         if isinstance(chunk, str):
             return _event("", chunk)
@@ -67,13 +67,13 @@ class Events:
             return _event("event: source\n", {"url": chunk.url, "title": chunk.title})
         return ""
 
-    def done(self, result: TurnResult) -> str:
+    def format_result(self, result: TurnResult) -> str:
         """Return the event of a turn that is committed, or waits for an approval."""
         data = body_of(result)
         data.pop("reply", None)
         return _event(f"event: {'waiting' if result.waiting else 'done'}\n", data)
 
-    def error(self, failure: AgentError) -> str:
+    def format_error(self, failure: AgentError) -> str:
         """Return the event of a turn that failed; nothing of it was kept."""
         return _event("event: error\n", failure.body)
 
@@ -199,14 +199,14 @@ async def _stream(
     Until the first is yielded, a failure is raised, so that callers get its status. The first is
     a comment only if the turn has begun: what refuses a turn is a status.
     """
-    buffered, last_sent = events.start(), time.monotonic()
+    buffered, last_sent = events.format_start(), time.monotonic()
     has_status = buffered != ""
     if has_status:
         yield buffered
         buffered, last_sent = "", time.monotonic()
     async for chunk in chunks:
         if chunk is not None:
-            text = events.chunk(chunk)
+            text = events.format_chunk(chunk)
             buffered += text
             # A turn that emits only blank text ends as `empty_reply`, which is sent as a status.
             is_blank = isinstance(chunk, str) and contract.is_blank(chunk)
@@ -218,11 +218,11 @@ async def _stream(
             yield buffered
             buffered, last_sent = "", time.monotonic()
     try:
-        last = events.done(await _result(task))
+        last = events.format_result(await _result(task))
     except Exception as error:
         if not has_status:
             raise
-        last = events.error(_failure(error))
+        last = events.format_error(_failure(error))
     yield buffered + last
 
 

@@ -24,8 +24,8 @@ from .models.context_length import CuttableResult, Shortening, cut_result, cut_t
 from .settings import CoreSettings
 from .tool_schemas import (
     CALL_ID,
+    INVALID_ARGUMENTS,
     MAX_QUOTED_CHARS,
-    REFUSED,
     TOO_MANY,
     parse_arguments,
     valid_call_name,
@@ -202,7 +202,7 @@ class Repairs:
         tool = valid_call_name(name)
         if value is None:
             self._raw[id] = well_formed(raw)[:MAX_QUOTED_CHARS]
-            self._errors[id] = REFUSED + self._raw[id]
+            self._errors[id] = INVALID_ARGUMENTS + self._raw[id]
         if tool != name:
             self._errors[id] = f"Unknown tool: {tool}"
         self._count += 1
@@ -258,7 +258,7 @@ class Repairs:
                 use["name"] = ""
                 if number >= most:
                     continue
-                is_tool = name in event.agent.tool_names and self._errors[id].startswith(REFUSED)
+                is_tool = name in event.agent.tool_names and self._errors[id].startswith(INVALID_ARGUMENTS)
                 # A name that the model made up is not logged.
                 known = name if is_tool else "that does not exist"
                 why = "arguments are not one JSON object" if id in self._raw else "invalid name"

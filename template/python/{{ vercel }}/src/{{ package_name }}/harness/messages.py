@@ -18,9 +18,9 @@ from .contract import AgentError, is_blank, well_formed, well_formed_value
 from .models.context_length import CuttableResult, cut_result, cut_texts
 from .tool_schemas import (
     CALL_ID,
+    INVALID_ARGUMENTS,
     MAX_QUOTED_CHARS,
     NAME,
-    REFUSED,
     TOO_MANY,
     parse_arguments,
     valid_call_name,
@@ -82,7 +82,7 @@ def refusal(call: CallPart) -> str:
     own = _own(call)
     if "refused" in own:
         return str(own["refused"])
-    return "" if "received" not in own else REFUSED + own["received"]
+    return "" if "received" not in own else INVALID_ARGUMENTS + own["received"]
 
 
 def invented_name(call: CallPart) -> str:
