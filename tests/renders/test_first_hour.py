@@ -442,7 +442,7 @@ def test_chat_says_what_to_do_about_a_failure_of_the_provider(target: Target) ->
     typed = "".join(f"{prompt}\n" for prompt in statuses)
     result = run_chat([*command, "chat"], project.parent, environment, typed)
     provider.close()
-    lines = re.findall(r".*: check .*|.*, retry later.", result.stdout)
+    lines = re.findall(r".*: check .*|.*, retry later\.", result.stdout)
     key = next((name for name in variables if name.endswith("_API_KEY")), "the AWS credentials")
     assert len(lines) == len(statuses), result.stdout
     assert lines[0].endswith(f"HTTP 401): check {key}.")
