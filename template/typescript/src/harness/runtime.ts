@@ -17,7 +17,7 @@ import { InProcess } from './sessions/session_store.ts'
 import { Sessions, Stage } from './sessions/sessions.ts'
 import { type CoreSettings, withoutPassword } from './settings.ts'
 import { refusedTool } from './tool_schemas.ts'
-import { describeTools, mergeTools, REFUSED_OPTIONS, type Tools } from './tools.ts'
+import { describeTools, mergeTools, UNSUPPORTED_OPTIONS, type Tools } from './tools.ts'
 
 const ENDED_SECONDS = 5 // limit of a capability's `ended`
 
@@ -232,7 +232,7 @@ export class Runtime implements RunningAgent {
       const result: unknown = capability.prepare?.(turn, options)
       Promise.resolve(result).catch(logUnexpected) // the turn awaits no promise
     }
-    for (const [name, advice] of Object.entries(REFUSED_OPTIONS)) {
+    for (const [name, advice] of Object.entries(UNSUPPORTED_OPTIONS)) {
       const detail = `\`prepare\` cannot set the option ${name}: ${advice}.`
       if (name in options) throw new AgentError('internal_error', '', detail)
     }
