@@ -132,7 +132,7 @@ export class CheckedModel extends Model {
 function startOf(start: { name: string; toolUseId: string }, ids: Set<string>): ToolUseBlock {
   const { name, toolUseId: id, ...others } = start
   const isKept = typeof id === 'string' && CALL_ID.test(id) && !ids.has(id)
-  const toolUseId = isKept ? id : randomBytes(5).toString('hex').slice(0, 9) // Mistral requires nine letters and digits
+  const toolUseId = isKept ? id : randomBytes(5).toString('hex').slice(0, 9) // for Mistral
   ids.add(toolUseId)
   const valid = String(name ?? '')
     .replace(/[^a-zA-Z0-9_-]/g, '_')
