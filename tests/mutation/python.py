@@ -104,14 +104,14 @@ FAULTS = [
     Fault(
         "the history is one turn shorter than allowed",
         "src/my_agent/harness/sessions/sessions.py",
-        "if at >= least and before[at] >= least_chars)\n",
-        "if at > least and before[at] > least_chars)\n",
+        "if at >= first and before[at] >= first_chars)\n",
+        "if at > first and before[at] > first_chars)\n",
     ),
     Fault(
         "the history may be a turn longer than allowed",
         "src/my_agent/harness/sessions/sessions.py",
-        "if at >= least and before[at] >= least_chars)\n",
-        "if at + 2 >= least and before[at] >= least_chars)\n",
+        "if at >= first and before[at] >= first_chars)\n",
+        "if at + 2 >= first and before[at] >= first_chars)\n",
     ),
     Fault(
         "the history is cut in the middle of a turn",
@@ -211,8 +211,7 @@ FAULTS = [
     Fault(
         "anyone may end a session",
         SERVER,
-        "        async with runtime.sessions.open(id, actor) as session:\n"
-        "            await session.end()\n",
+        "        await runtime.sessions.end(id, actor)\n",
         "        await runtime.sessions.store.end(id)\n",
     ),
     # Reading a request.

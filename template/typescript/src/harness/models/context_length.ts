@@ -6,8 +6,7 @@ import { causesOf, describe, log } from '../log.ts'
 const MAX_TRIES = 6 // per turn
 const MIN_RESULT = 500 // characters of a tool's result that stays whole
 const MIN_PROMPT = 1000 // characters of a prompt that may be too long
-const RESULTS_TOO_LONG =
-  'The tool results are too long for the model. Ask for less at a time.'
+const RESULTS_TOO_LONG = 'The tool results are too long for the model. Ask for less at a time.'
 const OWN_TOO_LONG = 'The system prompt and the tools are too long for the model. Shorten them.'
 
 // Error texts about long requests of OpenAI, Azure, Groq, Mistral, Anthropic, Bedrock, Gemini,

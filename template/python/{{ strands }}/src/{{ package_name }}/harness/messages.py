@@ -50,9 +50,9 @@ class Messages(list[Any]):
 def _copy(value: Any) -> Any:
     kind = type(value)
     if kind is dict:
-        return {name: _copy(item) for name, one in value.items()}
+        return {name: _copy(item) for name, item in value.items()}
     if kind is list:
-        return [_copy(item) for one in value]
+        return [_copy(item) for item in value]
     return value if kind in {str, int, float, bool, bytes, type(None)} else deepcopy(value)
 
 
