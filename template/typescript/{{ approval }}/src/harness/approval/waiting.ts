@@ -170,7 +170,11 @@ function committedOf({ snapshot }: Session): [FrameworkSnapshot, Kept] {
 }
 
 /** Store a pending turn beside the committed turns, for `seconds`. */
-export async function wait(stage: Stage, taken: FrameworkSnapshot, seconds: number): Promise<TurnResult> {
+export async function wait(
+  stage: Stage,
+  taken: FrameworkSnapshot,
+  seconds: number,
+): Promise<TurnResult> {
   const { session, turn } = stage
   const { number, key, prompt, reply, kept } = turn
   if (new Set(turn.waiting.map(({ id }) => id)).size < turn.waiting.length) {
