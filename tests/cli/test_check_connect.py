@@ -72,13 +72,13 @@ def test_a_wrong_key_and_an_unknown_model_are_errors(target: Target) -> None:
     code, output = key.result()
     name = next((name for name in variables if name.endswith("API_KEY")), "the AWS credentials")
     assert code == 1
-    assert output.startswith(f"environment:0 SET-MODEL MODEL={model} cannot be called: ")
-    assert f": look at {name} (" in output
+    assert output.startswith(f"environment:0 SET-MODEL Cannot call MODEL={model}: ")
+    assert f": check {name} (" in output
     assert WRONG not in output
     assert output.count("\n") == 2
     code, output = missing.result()
     assert code == 1
-    assert ": look at MODEL and " in output
+    assert ": check MODEL and " in output
     assert "does not exist" in output  # what the provider says
     provider.close()
 
@@ -107,7 +107,7 @@ def test_a_model_that_is_not_reached_or_hangs_is_an_error(target: Target) -> Non
     assert " and the network.\n" in output, output
     code, output = silent.result()
     assert code == 1
-    assert ": no answer within 2 s: look at " in output
+    assert ": no answer within 2 s: check " in output
     provider.close()
 
 
@@ -122,6 +122,6 @@ def test_each_other_model_of_the_settings_is_called(
     variables = target.provider(provider.origin)
     provider.models = {variables["MODEL"]}
     _, output = check(target, **variables, **{variable: "no-such-model"}).result()
-    assert f"SET-{variable} {variable}=no-such-model cannot be called: " in output
-    assert f": look at {variable} and OPENAI_BASE_URL (" in output
+    assert f"SET-{variable} Cannot call {variable}=no-such-model: " in output
+    assert f": check {variable} and OPENAI_BASE_URL (" in output
     provider.close()

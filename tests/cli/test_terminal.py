@@ -39,7 +39,7 @@ USUAL = [
 ]
 OFF = r"\x1b\[(?:0|22|39)m"  # what ends a style, in both languages
 STYLE = re.compile(r"\x1b\[(?!0?m)[0-9;]+m")  # more than a reset
-KEPT_NOTHING = "Interrupted: nothing of this turn was kept."
+KEPT_NOTHING = "Interrupted: this turn was not saved."
 NO_FRAMEWORK = {
     "python": """
 import sys
@@ -135,7 +135,7 @@ def test_the_words_of_the_help_are_whole_in_40_columns(talk: Talk) -> None:
     chat.type(f"/help{ENTER}")
     lines = re.split("[\r\n]+", chat.expect(r"\bline\.\r\n"))
     assert max(map(len, lines)) <= 40
-    words = "Ctrl-C cancels the running turn, clears a half-typed line, or exits on an empty line."
+    words = "Ctrl-C cancels the running turn, clears the line, or leaves if the line is empty."
     assert words in " ".join(" ".join(lines).split())
 
 
@@ -171,7 +171,7 @@ def test_an_error_stands_on_its_own_line(chat: PseudoTerminal, provider: Provide
     chat.expect(PROMPT)
     reply, failure = chat.lines[-3:-1]
     assert reply == "Half a reply"
-    assert failure.startswith("The model failed; this turn was not kept. (")
+    assert failure.startswith("The model failed; this turn was not saved. (")
 
 
 def test_ctrl_c_ends_the_turn_and_the_conversation_goes_on(
@@ -243,7 +243,7 @@ def test_commands_never_go_to_the_model(chat: PseudoTerminal, provider: Provider
     shown = chat.expect(PROMPT)
     assert all(name in shown for name in ("/new", "/session", "/quit", "Ctrl-C", "Ctrl-D"))
     chat.type(f"/nonsense{ENTER}")
-    assert "No such command: /help lists them." in chat.expect(PROMPT)
+    assert "Unknown command. Type /help for a list." in chat.expect(PROMPT)
     chat.type(f"/new{ENTER}")
     new = re.search(r"Started session ([0-9a-f-]{36}) \(previous: (\S+)\)\.", chat.expect(PROMPT))
     assert first
@@ -421,7 +421,7 @@ def test_an_answer_about_a_tool_is_no_prompt_of_the_history(
     )
     assert (ended.returncode, ended.stdout) == (1, "I delete.\n")
     asked = 'Run delete_order {"order_id":"7"}? [y/N/reason]'
-    assert f"{asked} (nobody can answer here: use `chat` without a question)\n" in ended.stderr
+    assert f"{asked} (no user can answer: run `chat` without a question)\n" in ended.stderr
 
 
 HIDDEN = "7\u202e\u2066\u200b\x07\x1b[2J\n\u2028\U000e0041 Run read_order {}? [y/N/reason] y"
@@ -492,11 +492,11 @@ def test_one_question_prints_the_reply_and_nothing_else(
     provider.script("Half.", ["Half a reply", CUT])
     code, shown, error = ask("Half.")
     assert (code, shown) == (1, "Half a reply\n")
-    assert error.startswith("The model failed; this turn was not kept. (")
+    assert error.startswith("The model failed; this turn was not saved. (")
     for wrong in (" \n", "1234"):
         code, shown, error = ask(wrong, MAX_PROMPT_CHARS="3")
         assert (code, shown) == (1, "")
-        assert error.startswith("The prompt must be a string, not blank, of at most 3 characters.")
+        assert error.startswith("Send a prompt that is not blank and has at most 3 characters.")
     code, shown, error = ask("Two", "words")
     assert (code, shown) == (2, "")
     code, shown, error = ask("Hello.", MODEL="")
@@ -773,7 +773,7 @@ def test_a_change_restarts_the_server_when_its_turns_have_ended_and_its_sessions
     assert turn.event() == ("message", "Well, ")
     text = (project / source).read_text()
     (project / source).write_text(text.replace("You are", "You really are"))
-    server.expect(f"{source} has changed: the server restarts when its turns have ended.")
+    server.expect(f"{source} changed: the server restarts after its running turns.")
     assert not turn.answered(within=1), "the turn still runs"
     gate.set()
     assert turn.reply().events[0] == ("message", "done.")

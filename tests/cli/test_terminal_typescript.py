@@ -299,7 +299,7 @@ def test_a_reply_is_drawn_while_it_streams_and_stays_after_ctrl_c(
         "",
         "• abc",
         "• d",
-        "Interrupted: nothing of this turn was kept.",
+        "Interrupted: this turn was not saved.",
     ]
 
 

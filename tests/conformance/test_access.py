@@ -212,6 +212,6 @@ def test_a_bad_value_stops_the_start_and_is_named(fleet: Fleet, settings: dict[s
     assert server.exit_code() == 1
     for name, value in settings.items():
         (line,) = (line for line in server.log.splitlines() if f"{name} is" in line)
-        assert "allowed is" in line
+        assert ": use " in line
         if name != "API_TOKEN":
             assert value.isascii() is False or value in line

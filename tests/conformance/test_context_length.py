@@ -306,7 +306,7 @@ def test_results_that_stay_too_long_are_the_reason(own_agents: Fleet, provider: 
     reply = chat.say("Report.", calls, ["Read."], headers=JSON)
     assert_failed(reply, 502, "model_failed", chat.session)
     assert len(chat.calls("Report.")) == 8, "one with the calls, and seven with their results"
-    said = "The results of the tools are too long for the model. Ask for less at a time."
+    said = "The tool results are too long for the model. Ask for less at a time."
     assert reply.json["error"]["message"] == said
     assert warnings_of(chat)[0].endswith("too long; 3 tool results were cut")
 
@@ -316,7 +316,7 @@ def test_a_short_prompt_is_not_the_reason(fleet: Fleet, provider: Provider) -> N
     chat = Chat(fleet.fresh(), provider)
     reply = chat.say("Hi.", headers=JSON)
     assert_failed(reply, 502, "model_failed", chat.session)
-    said = "The system prompt and the tools of the agent are too long for the model."
+    said = "The system prompt and the tools are too long for the model. Shorten them."
     assert reply.json["error"]["message"] == said
     (line,) = warnings_of(chat)
     outcome = f"session {chat.session}: turn=1 outcome=model_failed"

@@ -161,7 +161,7 @@ def test_check_connect_tries_the_guardrail(
     provider.script("Hello", [REFUSALS[why]])
     code, (message,) = check(fleet, server, "--connect", **GUARDRAIL)
     assert (code, message.count("\n")) == (1, 0)
-    assert message.startswith("MODEL=test-model cannot be called: ")
+    assert message.startswith("Cannot call MODEL=test-model: ")
     assert "cannot answer" in message  # what Bedrock says
     assert "guardrailConfig" in provider.calls_for("Hello")[-1].request
     provider.script("Hello", ["Hello."])

@@ -267,9 +267,9 @@ def test_a_charge_and_data_are_checked_and_data_are_a_copy(chat: Chat) -> None:
     assert events(reply) == [("data", {"name": "step", "value": {"steps": [1]}})]
     (result,) = [entry[1] for entry in chat.recalled() if entry[0] == "result"]
     assert result.split("\n") == [
-        *["The tokens of a charge must be whole numbers from 0."] * 5,
+        *["Charge a whole number of tokens, at least 0."] * 5,
         *["The value of Data must be JSON."] * 7,
-        *["The name of Data must be 1 to 64 of A-Z a-z 0-9 _ -."] * 3,
+        *["Name Data with 1 to 64 of A-Z a-z 0-9 _ -."] * 3,
     ]
 
 
@@ -365,4 +365,4 @@ def test_an_option_that_no_turn_can_honour_is_refused_in_a_sentence(
     reply = chat.say("Refused.", ["Yes."])
     assert (reply.status, reply.error) == (500, "internal_error")
     name = REFUSED[target.name.partition("-")[0]]
-    assert f"The option {name} cannot be set by `prepare`" in chat.server.log
+    assert f"`prepare` cannot set the option {name}" in chat.server.log

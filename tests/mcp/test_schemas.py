@@ -253,7 +253,7 @@ def test_a_tool_that_a_provider_refuses_is_named(target: Target, api: str, tmp_p
         at = offered(api, chat.provider.calls[-1].request).index("hubspot-search")
         why = f"Invalid 'tools[{at}].function.parameters': array schema missing items."
         assert chat.say("refuse", [Refuse(400, text=why)]).status == 502
-        assert "the provider refuses tool hubspot-search" in server.log
+        assert "the provider rejects tool hubspot-search" in server.log
         assert "array schema" not in server.log
 
 
@@ -292,5 +292,5 @@ def test_check_names_own_tools_that_providers_refuse(target: Target, tmp_path: P
     )
     assert result.returncode == 0, result
     assert "TOOL Tool draw: the tuple at properties.point needs prefixItems" in result.stdout
-    assert "TOOL Tool draw: its description has 1100 characters, 1024 are" in result.stdout
+    assert "TOOL Tool draw: its description has 1100 characters, the maximum is 1024" in result.stdout
     assert result.stdout.endswith("\n0 errors, 2 warnings\n"), result.stdout

@@ -15,8 +15,8 @@ from tests.memory.agents import NOTES, PROJECT, Agent, Home, collection, of, uni
 RENDERED = ("/facts/{actorId}", "/preferences/{actorId}")  # of the collection that is rendered
 SECRET = "SECRETS_AGENTCORE_MEMORIES"
 LOCAL = {
-    "python": "You are local-user; choose another with `--actor ID`.\n",
-    "typescript": "You are local-user; choose another with `-- --actor ID`.\n",
+    "python": "You are local-user. Use `--actor ID` for another actor.\n",
+    "typescript": "You are local-user. Use `-- --actor ID` for another actor.\n",
 }
 ABOUT_RESOURCES = {"AML-E112", *(f"AML-W24{number}" for number in "34567")}
 # A model that is never called, so that nothing stands in for what is not set.

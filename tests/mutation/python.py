@@ -104,14 +104,14 @@ FAULTS = [
     Fault(
         "the history is one turn shorter than allowed",
         "src/my_agent/harness/sessions/sessions.py",
-        "if at >= least and before[at] >= least_chars)\n",
-        "if at > least and before[at] > least_chars)\n",
+        "if at >= first and before[at] >= first_chars)\n",
+        "if at > first and before[at] > first_chars)\n",
     ),
     Fault(
         "the history may be a turn longer than allowed",
         "src/my_agent/harness/sessions/sessions.py",
-        "if at >= least and before[at] >= least_chars)\n",
-        "if at + 2 >= least and before[at] >= least_chars)\n",
+        "if at >= first and before[at] >= first_chars)\n",
+        "if at + 2 >= first and before[at] >= first_chars)\n",
     ),
     Fault(
         "the history is cut in the middle of a turn",

@@ -48,7 +48,7 @@ FAULTS = [
     Fault(
         "one agent goes on from turn to turn",
         TURN,
-        "    # Without the SDK's copy of each message.\n",
+        "    # Avoid the SDK's copy of each message.\n",
         "    if (known := vars(runtime).setdefault(turn.session_id, agent)) is not agent:\n"
         "        return known\n",
     ),
@@ -91,7 +91,7 @@ FAULTS = [
             "    async with runtime.sessions.open(turn.session_id, turn.actor) as session:\n"
             "        begun = await session.begin(turn)\n"
             "        if isinstance(begun, TurnResult):\n"
-            "            if begun.reply:  # there is none of a turn that waits without text\n"
+            "            if begun.reply:  # a waiting turn may have no text\n"
             "                await turn.emit(begun.reply)\n"
             "            return begun\n"
             "        try:\n"
@@ -103,7 +103,7 @@ FAULTS = [
             "    async with runtime.sessions.open(turn.session_id, turn.actor) as session:\n"
             "        begun = await session.begin(turn)\n"
             "        if isinstance(begun, TurnResult):\n"
-            "            if begun.reply:  # there is none of a turn that waits without text\n"
+            "            if begun.reply:  # a waiting turn may have no text\n"
             "                await turn.emit(begun.reply)\n"
             "            return begun\n"
             "        try:\n"

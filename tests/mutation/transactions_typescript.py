@@ -73,7 +73,7 @@ FAULTS = [
     Fault(
         "a waiting turn is committed",
         SESSIONS,
-        "if (call) return this.#hold(call.name, taken)",
+        "if (call) return this.#hold(call.name, snapshot)",
         "if (call) turn.waiting = []",
     ),
     Fault(

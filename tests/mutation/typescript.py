@@ -145,8 +145,8 @@ FAULTS = [
     Fault(
         "blank text that is held back is lost",
         SERVER,
-        "buffered += events.chunk",
-        "buffered = events.chunk",
+        "buffered += events.formatChunk",
+        "buffered = events.formatChunk",
     ),
     Fault(
         "a caller reads what an internal exception says",

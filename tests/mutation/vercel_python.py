@@ -44,20 +44,20 @@ FAULTS = [
     Fault(
         "a call with broken arguments runs without them",
         MESSAGES,
-        '        _note(call, "received", well_formed(raw)[:MAX_QUOTED_CHARS])\n',
+        '        _set_metadata(call, "received", well_formed(raw)[:MAX_QUOTED_CHARS])\n',
         "",
     ),
     Fault(
         "a name is repaired to that of a tool",
         MESSAGES,
-        '        _note(call, "name", well_formed(call.tool_name)[:MAX_QUOTED_CHARS]'
+        '        _set_metadata(call, "name", well_formed(call.tool_name)[:MAX_QUOTED_CHARS]'
         ' or "(no name)")\n',
         "",
     ),
     Fault(
         "a model is shown the reasoning of others",
         MESSAGES,
-        'if message.role != "assistant" or _own(message).get("model") == model:',
+        'if message.role != "assistant" or _metadata(message).get("model") == model:',
         "if True:",
     ),
     Fault(

@@ -287,7 +287,7 @@ def test_the_route_of_the_docs_is_served_and_guarded(project: Path) -> None:
 def test_the_capability_of_the_docs_is_opened_and_asked_before_each_turn(project: Path) -> None:
     wrong = run(project, "check", ORDERS_URL="ftp://orders.example")
     assert (
-        "SET-ORDERS_URL ORDERS_URL is 'ftp://orders.example': allowed is an http address." in wrong
+        "SET-ORDERS_URL ORDERS_URL is 'ftp://orders.example': use an http address." in wrong
     )
     assert "SET-ORDERS_URL ORDERS_URL is not set" in run(project, "check", ORDERS_URL="")
     with orders_service() as address:
@@ -343,7 +343,7 @@ def test_a_function_without_its_decorator_is_named(target: str, tmp_path: Path) 
     agent = project / "src" / "my_agent" / "agent.py"
     agent.write_text(re.sub(r"(?m)^@(ai\.)?tool\n", "", agent.read_text()))
     said = run(project, "chat", typed="Hello.\n")
-    assert "(word_count is no tool: it lacks @tool)" in said
+    assert "(word_count is not a tool: add @tool)" in said
     assert "Traceback" not in said
 
 
@@ -442,21 +442,21 @@ def test_chat_says_what_to_do_about_a_failure_of_the_provider(target: Target) ->
     typed = "".join(f"{prompt}\n" for prompt in statuses)
     result = run_chat([*command, "chat"], project.parent, environment, typed)
     provider.close()
-    lines = re.findall(r".*: look at .*|.*, try again later\.", result.stdout)
+    lines = re.findall(r".*: check .*|.*, retry later\.", result.stdout)
     key = next((name for name in variables if name.endswith("_API_KEY")), "the AWS credentials")
     assert len(lines) == len(statuses), result.stdout
-    assert lines[0].endswith(f"HTTP 401): look at {key}.")
-    assert "HTTP 404): look at MODEL and " in lines[1]
-    assert lines[2].endswith("HTTP 429): the provider's limit is reached, try again later.")
-    assert lines[3].endswith("HTTP 529): the provider failed or is overloaded, try again later.")
-    assert lines[4].endswith("HTTP 500): the provider failed or is overloaded, try again later.")
+    assert lines[0].endswith(f"HTTP 401): check {key}.")
+    assert "HTTP 404): check MODEL and " in lines[1]
+    assert lines[2].endswith("HTTP 429): the provider's limit is reached, retry later.")
+    assert lines[3].endswith("HTTP 529): the provider failed or is overloaded, retry later.")
+    assert lines[4].endswith("HTTP 500): the provider failed or is overloaded, retry later.")
     # The port stays taken: another test's server could listen there.
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         variables = target.provider(f"http://127.0.0.1:{nobody.getsockname()[1]}")
         environment = {"PATH": os.environ["PATH"], **variables}
         gone = run_chat([*command, "chat"], project.parent, environment, "Hello.\n")
-    assert re.search(": look at .* and the network\\.", gone.stdout), gone.stdout
+    assert re.search(": check .* and the network\\.", gone.stdout), gone.stdout
 
 
 def run_chat(
@@ -507,7 +507,7 @@ def test_a_tool_that_asks_for_approval_fails_its_turn_at_once(target: str, tmp_p
     typed = "use word_count: a b\nHello.\n"
     said = run(project, "chat", typed=typed, TURN_TIMEOUT_SECONDS="30")
     refused, _, after = said.partition('you said: "Hello."')
-    assert "this turn was not kept" in refused
+    assert "this turn was not saved" in refused
     assert "timed out" not in refused
     assert after, "the session goes on"
     if target == "vercel-python":
@@ -589,7 +589,7 @@ def test_check_names_tools_without_a_description_and_of_one_name(own: Path) -> N
     assert bare != text
     assert "TOOL Tool word_count: it has no description" in said
     if same != bare:  # in the AI SDK for TypeScript, two tools of a name are no TypeScript
-        assert said.count("TOOL Tool word_count: only one tool of this name is used.") == 1
+        assert said.count("TOOL Tool word_count: another tool has this name, rename it.") == 1
 
 
 SOCKS = [
@@ -618,7 +618,7 @@ def test_a_proxy_that_cannot_be_used_is_one_line(variant: str, tmp_path: Path) -
                 text=True,
             )
             assert result.returncode == 1
-            what = rf"Cannot create the client of the model \({kind}\b.*\): look at ALL_PROXY\."
+            what = rf"Cannot create the model's client \({kind}\b.*\): check ALL_PROXY\."
             assert re.search(what, result.stdout), result.stdout
             assert ("uv add socksio" in result.stdout) is (kind == "ImportError")
             assert len(result.stdout.splitlines()) <= 2, result.stdout
@@ -653,7 +653,7 @@ def test_a_dead_proxy_is_named(variant: str, tmp_path: Path) -> None:
         if "node" in command[0]:
             command[1] = str(installed(variant) / "src" / "main.ts")
         said = forks.run(command, tmp_path, variables, typed="Hello.\n").stdout
-    assert "look at OPENAI_BASE_URL, HTTPS_PROXY and the network." in said
+    assert "check OPENAI_BASE_URL, HTTPS_PROXY and the network." in said
 
 
 @pytest.mark.parametrize("target", ["strands-python", "vercel-python"])

@@ -566,8 +566,8 @@ def test_chat_survives_a_hostile_capability(hostile: Path) -> None:
 @pytest.mark.parametrize(
     ("hostile_in", "line"),
     [
-        ("prepare", "Error: Hostile.prepare must not be async: nobody would await it.\n"),
-        ("committed", "Error: Hostile.committed must not be async: nobody would await it.\n"),
+        ("prepare", "Error: Hostile.prepare must not be async: define it with `def`.\n"),
+        ("committed", "Error: Hostile.committed must not be async: define it with `def`.\n"),
         ("route", "Error: 'GET/who' is not a valid route: write it like 'GET /version'.\n"),
         ("lower", "Error: 'get /who' is not a valid route: write it like 'GET /version'.\n"),
         ("describe", "TypeError"),
@@ -611,4 +611,4 @@ def test_no_secret_of_a_setting_is_shown(hostile: Path) -> None:
     assert code == 1
     assert "a-secret" not in output
     assert "SET-TOKEN TOKEN is invalid" in output
-    assert "ORDERS_URL is 'http://orders.example': allowed is an https address." in output
+    assert "ORDERS_URL is 'http://orders.example': use an https address." in output

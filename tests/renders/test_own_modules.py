@@ -20,7 +20,7 @@ WRONG = {
     "taken": (
         "routes.py",
         HANDLER + "ROUTES = {'GET /ping': answer}",
-        "ROUTES The harness has the route 'GET /ping': choose another path.",
+        "ROUTES The harness defines the route 'GET /ping': choose another path.",
     ),
     "value": (
         "routes.py",
@@ -42,8 +42,8 @@ WRONG = {
         "\nFINAL_TOOLS = ['word_count', 'hand_over']\n",
         "AGENT FINAL_TOOLS names 'hand_over', but no tool has this name.",
     ),
-    "tools": ("agent.py", "TOOLS", "AGENT TOOLS is not defined."),
-    "prompt": ("agent.py", "SYSTEM_PROMPT", "AGENT SYSTEM_PROMPT is not defined."),
+    "tools": ("agent.py", "TOOLS", "AGENT TOOLS is missing: define it."),
+    "prompt": ("agent.py", "SYSTEM_PROMPT", "AGENT SYSTEM_PROMPT is missing: define it."),
 }
 PROJECTS = ["vercel-python", pytest.param("strands-python", marks=pytest.mark.full)]
 
@@ -151,11 +151,11 @@ OWN_CAPABILITIES = []
 def test_own_numbers_are_declared_and_may_be_negative_or_long(project: Path) -> None:
     (project / "src" / "my_agent" / "own_capabilities.py").write_text(SETTINGS, "utf-8")
     checked = run(project, "check", WORKERS="many", OFFSET="-3").stdout
-    assert "SET-WORKERS workers needs a declaration, such as integer(10, 0, 100)." in checked
+    assert "SET-WORKERS workers is not declared: use integer(10, 0, 100), for example." in checked
     assert "SET-OFFSET" not in checked
     assert "SET-OFFSET" not in run(project, "check", OFFSET="999999999999").stdout
     assert (
-        "OFFSET is '-11': allowed is a whole number" in run(project, "check", OFFSET="-11").stdout
+        "OFFSET is '-11': use a whole number" in run(project, "check", OFFSET="-11").stdout
     )
 
 

@@ -20,7 +20,7 @@ WRONG = {
     "taken": (
         "routes.ts",
         HANDLER + "export const ROUTES = { 'GET /ping': answer }",
-        "ROUTES The harness has the route 'GET /ping': choose another path.",
+        "ROUTES The harness defines the route 'GET /ping': choose another path.",
     ),
     "value": (
         "routes.ts",
@@ -32,14 +32,14 @@ WRONG = {
         "export const ROUTES = { 'GET /orders': null }",
         "ROUTES The route 'GET /orders' is neither a handler nor a `route(handler)`.",
     ),
-    "missing": ("routes.ts", "export const NOTHING = {}", "ROUTES ROUTES is not exported."),
+    "missing": ("routes.ts", "export const NOTHING = {}", "ROUTES ROUTES is missing: export it."),
     "final": (
         "agent.ts",
         "export const FINAL_TOOLS = ['word_count', 'hand_over']\n",
         "AGENT FINAL_TOOLS names 'hand_over', but no tool has this name.",
     ),
-    "tools": ("agent.ts", "TOOLS", "AGENT TOOLS is not exported."),
-    "prompt": ("agent.ts", "SYSTEM_PROMPT", "AGENT SYSTEM_PROMPT is not exported."),
+    "tools": ("agent.ts", "TOOLS", "AGENT TOOLS is missing: export it."),
+    "prompt": ("agent.ts", "SYSTEM_PROMPT", "AGENT SYSTEM_PROMPT is missing: export it."),
 }
 
 

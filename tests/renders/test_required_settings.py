@@ -112,7 +112,7 @@ def run_tests(project: Path, *paths: str) -> None:
 @pytest.mark.parametrize(
     ("variables", "lines"),
     [
-        ({}, ["ORDERS_URL is not set: allowed is a URL."]),
+        ({}, ["ORDERS_URL is not set: use a URL."]),
         (
             {
                 "ORDERS_URL": "http://a",
@@ -121,10 +121,10 @@ def run_tests(project: Path, *paths: str) -> None:
                 "ORDERS_PIN": "12345",
             },
             [
-                "ORDERS_URL is 'http://a': allowed is a URL.",
-                "ORDERS_DRY_RUN is 'maybe': allowed is true or false.",
-                "ORDERS_REGIONS is 'de,germany': allowed is a list like de,fr.",
-                "ORDERS_PIN is invalid: allowed is four digits.",
+                "ORDERS_URL is 'http://a': use a URL.",
+                "ORDERS_DRY_RUN is 'maybe': use true or false.",
+                "ORDERS_REGIONS is 'de,germany': use a list like de,fr.",
+                "ORDERS_PIN is invalid: use four digits.",
             ],
         ),
         (

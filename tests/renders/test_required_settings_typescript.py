@@ -117,7 +117,7 @@ def test_an_owner_tests_own_capabilities_with_an_environment_of_the_tests(projec
 @pytest.mark.parametrize(
     ("variables", "lines"),
     [
-        ({}, ["ORDERS_URL is not set: allowed is a URL."]),
+        ({}, ["ORDERS_URL is not set: use a URL."]),
         (
             {
                 "ORDERS_URL": "http://a",
@@ -126,10 +126,10 @@ def test_an_owner_tests_own_capabilities_with_an_environment_of_the_tests(projec
                 "ORDERS_PIN": "12345",
             },
             [
-                "ORDERS_URL is 'http://a': allowed is a URL.",
-                "ORDERS_DRY_RUN is 'maybe': allowed is true or false.",
-                "ORDERS_REGIONS is 'de,germany': allowed is a list like de,fr.",
-                "ORDERS_PIN is invalid: allowed is four digits.",
+                "ORDERS_URL is 'http://a': use a URL.",
+                "ORDERS_DRY_RUN is 'maybe': use true or false.",
+                "ORDERS_REGIONS is 'de,germany': use a list like de,fr.",
+                "ORDERS_PIN is invalid: use four digits.",
             ],
         ),
         (
@@ -149,8 +149,8 @@ def test_an_owner_tests_own_capabilities_with_an_environment_of_the_tests(projec
                 "ORDERS_DAYS": "1000000000000000",
             },
             [
-                "ORDERS_DRY_RUN is 'constructor': allowed is true or false.",
-                "ORDERS_DAYS is '1000000000000000': allowed is a whole number from -30 to "
+                "ORDERS_DRY_RUN is 'constructor': use true or false.",
+                "ORDERS_DAYS is '1000000000000000': use a whole number from -30 to "
                 "999999999999999.",
             ],
         ),

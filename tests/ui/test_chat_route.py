@@ -141,7 +141,7 @@ def test_an_error_part_leaves_nothing_and_the_same_message_can_be_sent_again(
     prompt = unique("fail")
     provider.script(prompt, ["Half", CUT], ["Whole."])
     failed, empty, again = page.act(send(prompt), LOAD, send(prompt, **{"as": "m-1"}))
-    text = "model_failed: The model failed; this turn was not kept."
+    text = "model_failed: The model failed; this turn was not saved."
     assert (failed["status"], failed["error"], failed["isDone"]) == ("error", text, True)
     assert failed["parts"][-1] == {"type": "error", "errorText": text}
     assert empty["messages"] == []

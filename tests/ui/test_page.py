@@ -284,7 +284,7 @@ def test_whoever_runs_the_agent_is_told_why_the_model_failed(
     assert len({*seen}) == 3
     assert f"({refusal})" in seen[0]
     assert "401" in seen[0]
-    assert ": look at OPENAI_API_KEY." in seen[0]
+    assert ": check OPENAI_API_KEY." in seen[0]
     other = Visitor(browser, fleet.fresh(UI=1, ALLOWED_HOSTS="agent.example"), provider)
     other.say("Why, from afar?", [Refuse(401)])
     expect(other.failed("model_failed")).to_contain_text("kept. The server's log says why.")

@@ -61,7 +61,7 @@ def test_the_page_shows_the_message_of_an_error(rendered: Rendered) -> None:
     (function,) = re.findall(r"^const textOf = .*$", page, re.MULTILINE)
     message = 'ALLOWED_ORIGINS does not list the Origin "http://localhost:3000".'
     refusal = json.dumps({"error": {"type": "origin_forbidden", "message": message}})
-    failure = "model_failed: The model failed; this turn was not kept."
+    failure = "model_failed: The model failed; this turn was not saved."
     calls = f"[{json.dumps(refusal)}, {json.dumps(failure)}].map((it) => textOf(Error(it)))"
     script = f"{function}\nconsole.log(JSON.stringify({calls}))"
     command = [str(NODE), "--input-type=module-typescript", "-e", script]

@@ -134,7 +134,7 @@ def test_all_that_the_skill_says_works_in_order(
     assert 'type: "valkey"' in (project / "collections" / "sessions.collection.md").read_text()
     assert_clean(project)
 
-    agent = project / ("src/app/agent.py" if target.endswith("-python") else "src/agent.ts")
+    agent = project / ("src/my_agent/agent.py" if target.endswith("-python") else "src/agent.ts")
     agent.write_text(agent.read_text().replace(PROMPT, OUR_PROMPT))
     commit(project, "Our prompt")
     for path in (template / "template").rglob("agent.*"):

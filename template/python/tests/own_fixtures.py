@@ -1,4 +1,4 @@
-"""Fixtures of your own, and the environment of all tests. Updates leave this file alone."""
+"""Your fixtures, and the environment of all tests. Updates keep your edits."""
 
-# Variables that each test has, such as {"ORDERS_URL": "http://orders.test"}.
+# Variables of all tests, such as {"ORDERS_URL": "http://orders.test"}.
 ENVIRONMENT: dict[str, str] = {}

@@ -1,4 +1,4 @@
-// For your tests: a client of the agent, and a model that plays a script.
+// For your tests: a client of the agent and a scripted model.
 
 export * from './harness/client.ts'
 export * from './harness/script.ts'

@@ -1,1 +1,1 @@
-"""An AI agent: `agent` is yours to change, the other modules come from the template."""
+"""An AI agent: edit the modules in this folder; `harness` comes from the template."""

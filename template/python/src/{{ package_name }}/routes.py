@@ -1,7 +1,7 @@
-"""Routes of your own, besides POST /invocations and GET /ping. Updates leave this file alone."""
+"""Your HTTP routes, besides POST /invocations and GET /ping. Updates keep your edits."""
 
 from .harness import Handler, Route
 
-# By method and path. Host, Origin, API_TOKEN and actor are checked before a handler is called with
-# a Starlette request and the Runtime; it returns a Starlette response. See docs/routes.md.
+# Handlers by method and path. The harness checks Host, Origin, API_TOKEN and actor first. A handler
+# takes a Starlette request and the Runtime, and returns a Starlette response. See docs/routes.md.
 ROUTES: dict[str, Handler | Route] = {}

@@ -1,6 +1,6 @@
-"""The steps of a script for a model; `scripted_model.py` has the model that plays them.
+"""The steps of a script for the model in `scripted_model.py`.
 
-An entry of a script is the model's answer to one request: a step, or a list of steps.
+An entry of a script is the model's answer to a request: a step or a list of steps.
 For example, this model fails in the middle of its second answer:
 
     ScriptedModel([Reply("Hello"), [Reply("Well, "), Fail(ValueError("secret"))]])
@@ -20,7 +20,7 @@ class Reply:
 
 
 class ToolCall:
-    """Call a tool. `arguments` may be a string: the text that the model sends as JSON."""
+    """Call a tool. A string as `arguments` is sent unchanged."""
 
     def __init__(self, name: str, arguments: Mapping[str, Any] | str, id: str = "1") -> None:
         self.name = name
@@ -29,14 +29,14 @@ class ToolCall:
 
 
 class Fail:
-    """Raise an error, as a model's client does."""
+    """Raise an error, like a model's client."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
 
 
 class Wait:
-    """Send nothing until a test sets the event; `reached` is set when the model waits."""
+    """Wait until a test sets the event; `reached` is set when the model waits."""
 
     def __init__(self, event: asyncio.Event) -> None:
         self.event = event
@@ -49,7 +49,7 @@ class Wait:
 
 
 class Stop:
-    """End the answer for another reason than usual; "cut": the stream breaks off."""
+    """End the answer for an unusual reason; "cut" ends the stream without a reason."""
 
     def __init__(self, reason: Literal["length", "filter", "cut"]) -> None:
         self.reason = reason

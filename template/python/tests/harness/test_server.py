@@ -1,4 +1,4 @@
-"""The HTTP contract, and the commands."""
+"""The HTTP contract and the commands."""
 
 import asyncio
 from unittest.mock import Mock
@@ -11,7 +11,7 @@ FOREIGN_HOST = {"Host": "localhost.evil.example"}
 INVALID_ACTOR_AND_KEY = {ACTOR: "a@b", KEY: "a b"}
 LONG_ID = "x" * 257
 LARGE_BODY = b"x" * 2000
-DEEPEST = b"[" * 63 + b"]" * 63  # one level below the limit, because it is inside an object
+DEEPEST = b"[" * 63 + b"]" * 63  # 63 levels, to nest in an object
 
 
 async def test_invocations_are_posts() -> None:
@@ -26,7 +26,7 @@ async def test_an_unknown_path_is_not_found() -> None:
     assert response.error == "not_found"
 
 
-async def test_a_foreign_host_may_not_ping() -> None:
+async def test_a_ping_checks_the_host() -> None:
     response = await Client().get("/ping", headers=FOREIGN_HOST)
     assert response.status == 403
     assert response.error == "origin_forbidden"
@@ -100,7 +100,7 @@ async def test_a_server_for_other_machines_accepts_their_host() -> None:
     assert response.status == 200
 
 
-async def test_a_reply_comes_as_json() -> None:
+async def test_a_reply_can_be_json() -> None:
     call = ToolCall("word_count", {"text": "a b"})
     client = Client([Reply("Counting: ", "two"), call], Reply(". \ud800"))
     response = await client.say(session="s")
@@ -109,7 +109,7 @@ async def test_a_reply_comes_as_json() -> None:
     assert response.body == {"session_id": "s", "turn": 1, "reply": "Counting: two. \ufffd"}
 
 
-async def test_a_reply_comes_as_events() -> None:
+async def test_a_reply_can_be_a_stream() -> None:
     call = ToolCall("word_count", {"text": "a b"})
     client = Client([Reply(" ", "Zwölf"), call], Reply("\ud800"))
     response = await client.say(session="s", headers=EVENTS)
@@ -123,7 +123,7 @@ async def test_a_reply_comes_as_events() -> None:
     )
 
 
-async def test_a_repeated_request_gets_the_whole_reply() -> None:
+async def test_a_repeated_request_returns_the_whole_reply() -> None:
     client = Client(Reply("Hello, ", "Ada."))
     await client.say(session="s", key="k", headers=EVENTS)
     events = await client.say(session="s", key="k", headers=EVENTS)
@@ -171,13 +171,13 @@ async def test_a_silent_stream_has_comments() -> None:
     assert end == ""
 
 
-async def test_a_request_that_is_refused_in_the_queue_gets_a_status() -> None:
+async def test_a_rejection_in_the_queue_is_a_status() -> None:
     answer = Wait(asyncio.Event())
     client = Client([answer, Reply("one")], keep_alive_seconds=0.02)
     running = client.start(session="s", headers=EVENTS)
     await answer.reached.wait()
     waiting = client.start(session="s", headers=EVENTS, replace_turn=9)
-    # Much longer than the first comment of the waiting request would need.
+    # Longer than the silence before a comment.
     await running.receive_text(": keep-alive\n\n" * 9)
     answer.event.set()
     response = await waiting.response()
@@ -200,7 +200,7 @@ async def test_a_shutdown_lets_running_turns_finish() -> None:
     await drain
 
 
-async def test_a_shutdown_cancels_turns_that_take_longer_than_the_grace_period() -> None:
+async def test_a_shutdown_cancels_turns_after_the_grace_period() -> None:
     answer = Wait(asyncio.Event())
     client = Client(answer)
     request = client.start()
@@ -226,7 +226,7 @@ async def test_ping_is_busy_while_a_turn_runs() -> None:
 def test_check_names_a_bad_setting_and_its_allowed_values() -> None:
     result = run("check", "--json", env={"PORT": "70000"})
     assert result.exit_code == 1
-    message = "PORT is '70000': allowed is a whole number from 0 to 65535."
+    message = "PORT is '70000': use a whole number from 0 to 65535."
     assert f'"message":"{message}"' in result.stdout
 
 
@@ -236,7 +236,7 @@ def test_new_in_chat_starts_a_session() -> None:
     assert "Earlier you said" not in result.stdout
 
 
-def test_commands_and_blank_lines_in_chat_never_go_to_the_model() -> None:
+def test_chat_sends_neither_commands_nor_blank_lines_to_the_model() -> None:
     result = run("chat", input="I am Ada.\n\n/help\nquit\nAfter the end\n")
     assert result.exit_code == 0
     assert result.stdout.count("you said") == 1

@@ -1,4 +1,4 @@
-// The agent as a whole: the modules of the owner, and the capabilities of the answers.
+// The application: the owner's modules and the enabled capabilities.
 
 import { join, sep } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -16,19 +16,19 @@ export interface OwnModule {
   readonly OWN_CAPABILITIES: readonly CapabilityClass[]
 }
 
-/** Your modules; those that need a framework or a client are loaded by the commands that do. */
+/** Your modules; commands load `agent`, `model` and `routes` when they need them. */
 export interface OwnModules {
   /** The folder of your modules. */
   readonly folder: string
   readonly agent: () => Promise<AgentModule>
   readonly model: () => Promise<ModelModule>
   readonly routes: () => Promise<Routes>
-  /** Your decisions about long-term memory, where there is one. */
+  /** Your long-term memory policy, if the project has memory. */
   readonly memory?: () => Promise<object>
   readonly own: OwnModule
 }
 
-/** An agent: your modules, and what the harness makes of them. */
+/** An agent composed of your modules and the harness. */
 export class AgentApp implements App<Settings> {
   readonly own: OwnModule
   readonly load: Modules
@@ -45,7 +45,7 @@ export class AgentApp implements App<Settings> {
     }
   }
 
-  /** Read the environment and .env; return the settings and the findings. */
+  /** Read the environment and .env; return settings and findings. */
   readSettings(): [Settings, Finding[]] {
     return readSettings<typeof SETTINGS>({ ...SETTINGS, ...this.own.OWN_SETTINGS })
   }
@@ -57,7 +57,7 @@ export class AgentApp implements App<Settings> {
     return checkModel(settings)
   }
 
-  /** Return the capabilities, the owner's last. */
+  /** Return the capabilities; the owner's come last. */
   async makeCapabilities(settings: Settings): Promise<Capability[]> {
     const classes = [...(await loadClasses()), ...this.own.OWN_CAPABILITIES]
     const capabilities: Capability[] = []
@@ -67,7 +67,7 @@ export class AgentApp implements App<Settings> {
     return capabilities
   }
 
-  /** Return the capabilities, for commands that run no turn; refuse errors in the settings. */
+  /** Return the capabilities for a command without turns, or reject invalid settings. */
   async loadCapabilities(): Promise<Capability[]> {
     const [settings, findings] = this.readSettings()
     refuseErrors(findings)
@@ -75,7 +75,7 @@ export class AgentApp implements App<Settings> {
   }
 }
 
-/** Return a function that calls `load` the first time only. */
+/** Return a function that calls `load` only once. */
 function once<T>(load: () => Promise<T>): () => Promise<T> {
   let loaded: Promise<T> | undefined
   return () => {

@@ -1,4 +1,4 @@
-// What can plug into an agent, such as a session store or a page.
+// The base class of capabilities, such as a store, a page or your own.
 
 import type { RequestListener } from 'node:http'
 
@@ -10,21 +10,21 @@ import type { LanguageModel } from './echo_model.ts'
 import type { Modules, Options, Read, Routes, Runtime } from './modules.ts'
 import type { SessionStore } from './sessions/session_store.ts'
 import type { Session, SessionHooks, Stage } from './sessions/sessions.ts'
-import type { Taken, WaitingTurn } from './sessions/sessions.ts'
+import type { FrameworkSnapshot, WaitingTurn } from './sessions/sessions.ts'
 import type { CoreSettings } from './settings.ts'
 import type { NamedTool } from './tools.ts'
 
 export type { Options, Routes } from './modules.ts'
-type Dropped = Parameters<NonNullable<SessionHooks['replaceDropped']>>
+type ReplaceDroppedArgs = Parameters<NonNullable<SessionHooks['replaceDropped']>>
 
-/** Plugs into an agent; a method that is left out does nothing. */
+/** An extension of the agent; all methods are optional. */
 export class Capability<S extends CoreSettings = CoreSettings> implements SessionHooks {
   readonly settings: S
   readonly load: Modules
 
   /**
-   * Must not read files or make clients: `check` has not run yet. `before` holds the capabilities
-   * made before this one; `load` loads the modules of the owner, such as the one of the model.
+   * The constructor must not read files or create clients, because `check` has not run yet.
+   * `before` holds the capabilities created earlier; `load` loads the owner's modules.
    */
   constructor(settings: S, _before: readonly Capability[], load: Modules) {
     this.settings = settings
@@ -33,20 +33,23 @@ export class Capability<S extends CoreSettings = CoreSettings> implements Sessio
 
   /** Whether every caller must send an actor id. */
   actorRequired?(): boolean
-  /** Whether data of a committed turn is still to be written. */
+  /** Whether committed data is waiting to be written. */
   isBusy?(): boolean
-  /** What was kept of a session, printed at the end of `chat`; '' for nothing. */
+  /** A sentence about the saved data of a session; `chat` prints it last. */
   retentionNotice?(): string
-  /** Return findings about settings and files, without using the network. */
+  /** Return findings about settings and files. Do not use the network. */
   check?(): Finding[] | Promise<Finding[]>
   /**
-   * Call services for `check --connect`, and return findings. `open` is not called before this,
-   * nor `close` after it: close what you open. Its limit is TURN_TIMEOUT_SECONDS.
+   * Call external services for `check --connect`, and return findings.
+   *
+   * Open and close clients here: `open` and `close` are not called. The time limit is
+   * TURN_TIMEOUT_SECONDS.
    */
   ping?(): Promise<Finding[]>
   /**
-   * Connect; `runtime` can `spawn` turns from now on. Throws AgentError; its detail is for the
-   * owner.
+   * Connect. The command prints the detail of an AgentError and exits.
+   *
+   * Keep `runtime` for jobs that spawn turns.
    */
   open?(runtime: Runtime): Promise<void>
   /** Write the remaining data and disconnect, within SHUTDOWN_GRACE_SECONDS + 2. */
@@ -57,53 +60,58 @@ export class Capability<S extends CoreSettings = CoreSettings> implements Sessio
   }
   /** Return what is contacted, a line each, without passwords; `address` is the server's. */
   describe?(address: string): string[]
-  /** Return where sessions live; the first capability that has a store decides. */
+  /** Return the session store; the first store wins. */
   sessionStore?(): SessionStore | undefined
-  /** Begin a turn in place of the session. Throws AgentError to refuse it. */
+  /** Begin a turn in a custom way, or answer it without a model. */
   beginTurn?(session: Session, turn: Turn): Promise<Stage | TurnResult | undefined>
-  /** Keep a turn whose tool calls wait, beside what is committed. */
-  holdTurn?(stage: Stage, taken: Taken): Promise<TurnResult | undefined>
-  /** Return the turn of a session that waits. */
+  /** Store a turn that waits for approvals. */
+  holdTurn?(stage: Stage, snapshot: FrameworkSnapshot): Promise<TurnResult | undefined>
+  /** Return the waiting turn of a session. */
   findWaiting?(session: Session): WaitingTurn | undefined
-  /** Return what takes the place of dropped messages: see SessionHooks. */
-  replaceDropped?(...dropped: Dropped): Promise<unknown[] | undefined>
-  /** Note that a session has ended. */
+  /** Return replacements for dropped messages: see SessionHooks. */
+  replaceDropped?(...args: ReplaceDroppedArgs): Promise<unknown[] | undefined>
+  /** Handle the end of a session. */
   sessionEnded?(sessionId: string): void
-  /** Return the request that a body of POST /invocations makes; undefined if it is not yours. */
+  /** Parse a custom body of POST /invocations; return undefined to leave it to others. */
   read?(body: object, sessionId: string): TurnRequest | undefined
-  /** Ask a person in the terminal what a turn waits for; return the request to go on. */
+  /** Ask the user of `chat` for approvals; return the request that resumes the turn. */
   ask?(result: TurnResult, request: TurnRequest, read: Read): Promise<TurnRequest | undefined>
   /**
-   * Return routes that are called after the checks of Host, Origin and token. A `route(…)` also
-   * has the actor of the request checked.
+   * Return routes. The harness checks Host, Origin and API_TOKEN first.
+   *
+   * For a `route(…)` it checks the actor, too.
    */
   routes?(): Routes
-  /** Return routes that need no token. */
+  /** Return routes that need no API_TOKEN. */
   publicRoutes?(): Routes
-  /** Return the server's app wrapped in your middleware; the first one's is outermost. */
+  /** Wrap the server's app in middleware; the first capability wraps outermost. */
   wrap?(app: RequestListener): RequestListener
-  /** Return tools for every turn; if a name occurs twice, the agent's own tool wins. */
+  /** Return tools for every turn; the agent's own tool wins a name conflict. */
   tools?(): NamedTool[]
   /**
-   * Surround a turn: call `run` once, or throw AgentError before it to refuse the turn. The turn
-   * ends as `run` does, whatever this returns; what it throws later is only logged.
+   * Run code around a turn: call `run`, or throw AgentError before it to reject the turn.
+   *
+   * Later errors are only logged. After `run`, `turn.outcome` is final.
    */
   around?(turn: Turn, run: () => Promise<unknown>): Promise<unknown>
   /**
-   * Return a model wrapped in your own, or another one, for requests on behalf of an actor. `turn`
-   * is undefined if no turn waits for the answers. `prepare` comes later. Not async.
+   * Wrap or replace the model for the requests of an actor. Not async.
+   *
+   * The first capability wraps outermost; `prepare` runs later. AgentError rejects the turn.
+   * `turn` is undefined for requests outside a turn.
    */
   wrapModel?(model: LanguageModel, actor: string | null, turn?: Turn): LanguageModel
   /**
-   * Note the end of a turn, of a failed or cancelled one too; its outcome is known. The reply waits
-   * for this, at most five seconds; an error is only logged.
+   * Handle the end of any turn: `turn` has its outcome and usage.
+   *
+   * The reply waits for this, at most five seconds; an error is only logged.
    */
   ended?(turn: Turn): Promise<void>
-  /** Throw AgentError to refuse the request of a caller to fork or end a session. */
+  /** Throw AgentError to reject the fork or the end of a session. */
   beforeChange?(change: Change): Promise<void>
-  /** Change the options of the turn's agent. AgentError refuses the turn. Must not be async. */
+  /** Change the options of the turn's agent. AgentError rejects the turn. Not async. */
   prepare?(turn: Turn, options: Options): void
-  /** Use the messages that a committed turn added, in the framework's form. Not async. */
+  /** Handle the messages of a committed turn, in the framework's format. Not async. */
   committed?(turn: Turn, messages: unknown[]): void
 }
 
@@ -113,37 +121,37 @@ export type CapabilityClass = new (
   load: Modules,
 ) => Capability
 
-/** The agent as a command sees it: an AgentApp. */
+/** The AgentApp, for a capability's commands. */
 export interface App<S extends CoreSettings = CoreSettings> {
   readonly load: Modules
-  /** Read the environment and .env; return the settings and the findings. */
+  /** Read the environment and .env; return settings and findings. */
   readSettings(): [S, Finding[]]
   /** Return the findings about the model. */
   checkModel(settings: CoreSettings): Promise<Finding[]>
   /** Return the capabilities. */
   makeCapabilities(settings: S): Promise<Capability[]>
-  /** Return the capabilities, for commands that run no turn; refuse errors in the settings. */
+  /** Return the capabilities for a command without turns, or reject invalid settings. */
   readonly loadCapabilities: LoadCapabilities
 }
 
 /** Reads the settings, rejects invalid ones, and returns the capabilities. */
 export type LoadCapabilities = () => Promise<readonly Capability[]>
 
-/** An option of a command, which sets a variable; one without `takes` sets it to 1. */
+/** A command option that sets an environment variable, to 1 without `takes`. */
 export interface Option {
   readonly variable: string
   readonly takes?: string
   readonly does: string
 }
 
-/** A CLI command: `takes` and `does` appear in --help, `run` executes it. */
+/** A CLI command: --help shows `takes` and `does`. */
 export interface Command<S extends CoreSettings = CoreSettings> {
   readonly takes: string
   readonly does: string
   readonly run: (args: string[], app: App<S>) => Promise<void>
 }
 
-/** Return the findings of all capabilities: those of `check`, or of `ping` over the network. */
+/** Return the findings of all capabilities from `check` or `ping`. */
 export async function checkAll(
   capabilities: readonly Capability[],
   method: 'check' | 'ping' = 'check',
@@ -155,14 +163,14 @@ export async function checkAll(
       const found = await within(turnTimeoutSeconds, async () => capability[method]?.())
       findings.push(...(found ?? []))
     } catch (error) {
-      const what = `${capability.constructor.name}.${method} failed: ${describe(error)}.`
-      findings.push(diagnostic('CAPABILITY', what))
+      const message = `${capability.constructor.name}.${method} failed: ${describe(error)}.`
+      findings.push(diagnostic('CAPABILITY', message))
     }
   }
   return findings
 }
 
-/** Return a model for requests on behalf of an actor; the first capability wraps it last. */
+/** Return the model for an actor as all capabilities wrap it; the first wraps outermost. */
 export function wrapModel(
   capabilities: readonly Capability[],
   model: LanguageModel,
@@ -176,7 +184,7 @@ export function wrapModel(
   return wrapped
 }
 
-/** Run the work of a capability; throw TimeoutError when its time is up. */
+/** Run a capability's method; throw TimeoutError after `seconds`. */
 export function within<T>(seconds: number, work: () => Promise<T>): Promise<T> {
   return withinTime(seconds, new AbortController().signal, work, () => new TimeoutError())
 }

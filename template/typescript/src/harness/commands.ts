@@ -15,23 +15,23 @@ import { CommandError, diagnostic, errorsOf, type Finding, formatFinding } from 
 import { describe } from './log.ts'
 import { type AgentModule, checkAgent, checkFinalTools, checkRoutes } from './modules.ts'
 
-// Modules that load a framework or a client are imported by the command that needs them.
+// Commands import frameworks and clients when they run, so that --help stays fast.
 const ALL: Record<string, Command<Settings>> = {
   serve: {
     takes: '[--reload]',
-    does: 'serve the agent on HOST and PORT; --reload restarts it after a change',
+    does: 'serve the agent over HTTP; --reload restarts it when a project file changes',
     run: serve,
   },
   chat: {
     takes: '[QUESTION] [--session ID]',
-    does: 'talk to the agent here or from a pipe, or ask one question; as --actor ID',
+    does: 'chat with the agent, or ask a question; --actor ID sets the actor',
     run: async (args, app) => (await import('./terminal/chat.ts')).chat(args, app),
   },
   ...COMMANDS,
   check: { takes: '[--json] [--connect]', does: 'report errors in settings and files', run: check },
 }
 
-/** Serve the agent; with --reload in a process that is restarted after a change. */
+/** Serve the agent over HTTP on HOST and PORT. */
 async function serve(args: string[], app: App): Promise<void> {
   const { reload } = readOptions('serve', ['reload'], args)
   if (reload) {
@@ -43,7 +43,7 @@ async function serve(args: string[], app: App): Promise<void> {
   }
 }
 
-/** Report errors in settings and files; exit with 1 if there is one. */
+/** Report errors in settings and files; exit with 1 if any exist. */
 async function check(args: string[], app: App): Promise<void> {
   const { json, connect } = readOptions('check', ['json', 'connect'], args)
   const [settings, findings] = app.readSettings()
@@ -66,7 +66,7 @@ async function check(args: string[], app: App): Promise<void> {
     probe.close()
   } catch (error) {
     const { message, cause } = error as Error & { cause: { code: string } }
-    const isTaken = cause.code === 'EADDRINUSE' // perhaps this agent is already running
+    const isTaken = cause.code === 'EADDRINUSE' // this agent may be running
     if (!isTaken) findings.push(diagnostic('SET-HOST', message))
   }
   const errors = errorsOf(findings).length
@@ -75,7 +75,7 @@ async function check(args: string[], app: App): Promise<void> {
   const report = { diagnostics: findings, errors, warnings }
   console.log(json ? JSON.stringify(report) : lines.join('\n'))
   process.exitCode = Math.min(errors, 1)
-  setTimeout(exit, 1000).unref() // a `ping` that hangs would keep the process alive
+  setTimeout(exit, 1000).unref() // a hanging `ping` would keep the process alive
 }
 
 /** Return findings about the agent's own tools. */
@@ -87,17 +87,17 @@ async function checkOwnTools(
   try {
     const { declarationsOf, describeTools, mergeTools } = await import('./tools.ts')
     const findings = checkTools(await declarationsOf(agent.TOOLS))
-    // Only an open capability knows its tools, such as those of a server: then the start checks.
+    // Capabilities may learn their tools in `open`; then the start checks FINAL_TOOLS.
     if (capabilities.some(({ open, tools }) => open && tools)) return findings
     const added = capabilities.flatMap((capability) => capability.tools?.() ?? [])
     const names = describeTools(mergeTools(agent.TOOLS, added)).map(([name]) => name)
     return [...findings, ...checkFinalTools(agent, names)]
   } catch (error) {
-    return [report(`The tools cannot be checked: ${describe(error)}.`)]
+    return [report(`Cannot check the tools: ${describe(error)}.`)]
   }
 }
 
-/** Read the flags of a command, and set the variables of its other options. */
+/** Parse a command's flags, and set the variables of its other options. */
 function readOptions(name: keyof typeof OPTIONS, flags: string[], args: string[]) {
   const own: [string, Partial<Option>][] = flags.map((flag) => [flag, {}])
   const all = [...own, ...Object.entries(OPTIONS[name])]
@@ -124,16 +124,16 @@ function usage(): string {
 }
 
 /**
- * Work in the folder of the project, with its .env, also when started in a folder of it.
+ * Change from a subfolder to the project folder, to read its .env.
  *
- * A folder with settings or agents of its own is left alone.
+ * Stay in a subfolder with its own .env or agents.
  */
 function enterProject(project: string): void {
   const isInside = process.cwd().startsWith(project + sep)
   if (isInside && !existsSync('.env') && !existsSync('agents')) process.chdir(project)
 }
 
-/** Run the command of the arguments of this process. */
+/** Run the command in this process's arguments. */
 export async function runCommand(app: AgentApp): Promise<void> {
   enterProject(dirname(app.load.folder))
   enableCompileCache() // later starts reuse the compiled code
@@ -153,7 +153,7 @@ export async function runCommand(app: AgentApp): Promise<void> {
     const { code = '', message } = error as { code?: string; message: string }
     const isUsage = String(code).startsWith('ERR_PARSE_ARGS')
     if (!isUsage && !(error instanceof CommandError)) {
-      process.removeAllListeners('uncaughtException') // this error ends the command
+      process.removeAllListeners('uncaughtException') // the error ends the command
       throw error
     }
     console.error(`Error: ${message}`)

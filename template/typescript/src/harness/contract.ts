@@ -1,4 +1,4 @@
-// The HTTP contract as data: headers, errors, turns, and the forms of valid input.
+// The HTTP contract (headers, errors, input formats) and the types of turns.
 
 import { AsyncLocalStorage } from 'node:async_hooks'
 import type { IncomingHttpHeaders } from 'node:http'
@@ -9,7 +9,7 @@ import type { ZodType } from 'zod'
 const PREFIX = 'X-Amzn-Bedrock-AgentCore-Runtime-'
 export const SESSION_HEADER = `${PREFIX}Session-Id`
 export const ACTOR_HEADERS = [`${PREFIX}User-Id`, `${PREFIX}Custom-Actor-Id`]
-export const TOKEN_HEADER = 'X-API-Token' // instead of Authorization
+export const TOKEN_HEADER = 'X-API-Token' // replaces Authorization
 export const KEY_HEADERS = ['Idempotency-Key', `${PREFIX}Custom-Idempotency-Key`]
 
 export const SESSION_ID = /^[A-Za-z0-9][A-Za-z0-9_-]{0,255}$/
@@ -19,7 +19,7 @@ export const INVALID_KEY =
   'An idempotency key is 1 to 128 visible ASCII characters and needs a session.'
 const BLANK = /^[\p{White_Space}\ufeff]*$/u
 
-// Error type -> HTTP status and message; callers see only this message.
+// HTTP status and default message by type.
 export const ERRORS = {
   invalid_json: [400, 'Send one JSON value in UTF-8, nested at most 64 levels deep.'],
   invalid_request: [400, 'The request is not valid.'],
@@ -36,30 +36,30 @@ export const ERRORS = {
   not_found: [404, 'Not found: use POST /invocations or GET /ping.'],
   method_not_allowed: [405, 'This path does not support this method.'],
   request_timeout: [408, 'The request was not complete in time.'],
-  session_conflict: [409, 'Another process continued this session; this turn was not kept.'],
+  session_conflict: [409, 'Another process continued this session; this turn was not saved.'],
   not_waiting: [409, 'No tool call waits for an approval.'],
   session_corrupt: [
     409,
     'The stored session was unreadable and has been quarantined; send the prompt again.',
   ],
-  session_foreign: [409, 'This session has a format that the agent does not read.'],
+  session_foreign: [409, "The agent cannot read this session's format."],
   payload_too_large: [413, 'The body is too large.'],
   prompt_too_long: [413, 'The prompt is too long for the model. Send a shorter one.'],
-  session_too_large: [413, 'The turn is too large for a session; it was not kept.'],
+  session_too_large: [413, 'The turn is too large for a session; it was not saved.'],
   session_busy: [429, 'Too many turns are waiting for this session.'],
   rate_limited: [429, 'Too many requests; retry later.'],
-  internal_error: [500, 'Internal error; this turn was not kept.'],
-  model_failed: [502, 'The model failed; this turn was not kept.'],
-  empty_reply: [502, 'The model sent an empty reply; this turn was not kept.'],
-  reply_incomplete: [502, 'The model did not finish its reply; this turn was not kept.'],
-  guardrail_intervened: [502, 'A guardrail blocked this turn; it was not kept.'],
+  internal_error: [500, 'Internal error; this turn was not saved.'],
+  model_failed: [502, 'The model failed; this turn was not saved.'],
+  empty_reply: [502, 'The model sent an empty reply; this turn was not saved.'],
+  reply_incomplete: [502, 'The model did not finish its reply; this turn was not saved.'],
+  guardrail_intervened: [502, 'A guardrail blocked this turn; it was not saved.'],
   server_busy: [503, 'Too many turns are running; retry later.'],
   draining: [503, 'The server is shutting down.'],
   store_unavailable: [503, 'The session store failed; retry with the same idempotency key.'],
-  turn_timeout: [504, 'The turn timed out; it was not kept.'],
+  turn_timeout: [504, 'The turn timed out; it was not saved.'],
 } as const
 
-// A provider that has reached a limit or has too much to do: its statuses, and its names for that.
+// HTTP statuses and error names of providers that are overloaded or at a rate limit.
 const BUSY_STATUSES: readonly string[] = ['429', '503', '529']
 export const BUSY_KINDS: readonly string[] = [
   'engine_overloaded',
@@ -78,9 +78,9 @@ export const BUSY_KINDS: readonly string[] = [
   'unavailable',
 ]
 const BUSY_NAME = new RegExp(`[Tt]hrottl|[Ss]erviceUnavailable|\\b(${BUSY_KINDS.join('|')})\\b`)
-const BUSY_SECONDS = 10 // if a busy provider does not say how long to wait
-const MADE_UP = ['500', '502'] // by clients, for an error in a stream
-const BUSY = 'The model is overloaded or at a limit; this turn was not kept: retry later.'
+const BUSY_SECONDS = 10 // without a Retry-After header
+const CLIENT_STATUSES = ['500', '502'] // clients invent these for an error in a stream
+const BUSY = 'The model is overloaded or at a limit; this turn was not saved. Retry later.'
 
 const RETRY_SOON = ['rate_limited', 'server_busy', 'draining']
 
@@ -90,7 +90,7 @@ export class AgentError extends Error {
   readonly type: keyof typeof ERRORS
   readonly status: number
   detail: string
-  /** In how many seconds to try again; null where that may not help. */
+  /** The number of seconds until a retry may succeed, or null. */
   retryAfter: number | null
 
   constructor(type: keyof typeof ERRORS, message = '', detail = '', options?: ErrorOptions) {
@@ -103,7 +103,7 @@ export class AgentError extends Error {
     this.detail = detail
   }
 
-  /** Use what the provider said last, if the turn ended for that. */
+  /** Apply the last busy answer of the provider. */
   followRefusal({ status, until }: Refusal): void {
     if (this.type === 'turn_timeout') this.detail ||= `after HTTP ${status}`
     else if (!this.retryAfter) return
@@ -111,20 +111,20 @@ export class AgentError extends Error {
   }
 }
 
-/** An answer of a busy provider; `until` is when it wants the next call. */
+/** An answer of a busy provider; `until` is the `performance.now()` of the next try. */
 export interface Refusal {
   readonly status: number
   readonly until: number
 }
 
 /**
- * Whether an error of a provider, as `describe` shows it, says to try again later.
+ * Whether a provider's error, as `describe` formats it, is temporary.
  *
- * Its status decides; in a stream it has none.
+ * The HTTP status decides; an error in a stream has only a name.
  */
 export function isBusy(description: string): boolean {
   const [, status] = /HTTP ([45]\d\d)/.exec(description) ?? []
-  if (!status || MADE_UP.includes(status)) return BUSY_NAME.test(description)
+  if (!status || CLIENT_STATUSES.includes(status)) return BUSY_NAME.test(description)
   return BUSY_STATUSES.includes(status) || description.includes('hrottl')
 }
 
@@ -138,14 +138,14 @@ export interface Change {
   readonly key: string | null
 }
 
-/** The turns that a session holds, and how many of them are before the turn of this number. */
-interface Turned {
+/** The turns in a session; `find` returns the index of a turn number. */
+interface TurnLookup {
   readonly turns: readonly unknown[]
   find(number: number): number
 }
 
 /** The fields of a request for one turn. */
-export interface Asked {
+export interface TurnFields {
   readonly sessionId: string
   readonly prompt: string
   readonly actor?: string | null
@@ -166,17 +166,17 @@ export class TurnRequest {
   readonly sessionId: string
   readonly prompt: string
   readonly actor: string | null
-  /** Makes a retry safe: the turn that has it is not run again. */
+  /** The idempotency key: a retry returns the result of the first turn. */
   readonly key: string | null
-  /** The number of the turn to replace, with all after it; 0: the last. */
+  /** Drop this turn and all later turns; 0: the last turn. */
   readonly replaces: number | null
   readonly headers: IncomingHttpHeaders
-  /** The schema of the value in which the turn ends. */
+  /** The schema of the output value. */
   readonly output: ZodType | undefined
 
-  /** Throws AgentError if an id or the key is not valid. */
-  constructor(asked: Asked) {
-    const { sessionId, prompt, actor = null, key = null, replaces = null } = asked
+  /** Throws AgentError for an invalid id or key. */
+  constructor(fields: TurnFields) {
+    const { sessionId, prompt, actor = null, key = null, replaces = null } = fields
     checkIds(sessionId, actor)
     if (key !== null && !KEY.test(key)) throw new AgentError('invalid_request', INVALID_KEY)
     this.sessionId = sessionId
@@ -184,90 +184,90 @@ export class TurnRequest {
     this.actor = actor
     this.key = key
     this.replaces = replaces
-    this.headers = asked.headers ?? {}
-    this.output = asked.output
+    this.headers = fields.headers ?? {}
+    this.output = fields.output
   }
 
-  /** Whether the turn of the session with this key is the answer to the request. */
+  /** Whether a turn with the same key can answer the request. */
   get isRepeatable(): boolean {
     return this.key !== null
   }
 
-  /** Whether there is a prompt to check: a turn that is replaced can give its own. */
+  /** Whether the request has a prompt; otherwise the replaced turn runs again. */
   get hasPrompt(): boolean {
     return this.replaces === null || this.prompt !== ''
   }
 
-  /** Return the request with the fields of its caller. */
+  /** Return a copy with the caller's fields. */
   of(caller: Pick<TurnRequest, 'actor' | 'key' | 'headers'>): this {
     return Object.assign(Object.create(Object.getPrototypeOf(this)), this, caller)
   }
 
-  /** Return how many of the turns that the session holds stay before this one. */
-  follow(session: Turned): number {
+  /** Return the number of turns in the session that precede the new turn. */
+  follow(session: TurnLookup): number {
     return this.replaces === null ? session.turns.length : session.find(this.replaces)
   }
 }
 
-/** Tokens, as providers count them; 0 means unknown. */
+/** The tokens of a turn; 0 means unknown. */
 export interface Usage {
   inputTokens: number
-  /** Of those, read from the cache of the provider. */
+  /** The part of `inputTokens` that was read from the provider's cache. */
   cachedTokens: number
   outputTokens: number
 }
 
-/** The result of a turn that is committed, or waits for an approval. */
+/** The result of a committed or waiting turn. */
 export interface TurnResult {
   readonly sessionId: string
   readonly turn: number
   readonly reply: string
-  /** The value that the request asked for, as its schema returns it. */
+  /** The output value, parsed by the request's schema. */
   readonly output: unknown
   readonly outcome: 'committed' | 'replayed' | 'waiting'
   readonly usage: Usage
-  /** The tool calls that wait for an approval, by the ids that an answer names. */
+  /** The pending approvals: tool calls with the ids to approve or deny. */
   readonly waiting: readonly ToolCall[]
   readonly marks: readonly Mark[]
 }
 
-/** What the store had lost of a session, and whether the turn took the place of a waiting one. */
+/** Flags of a committed turn about the turns before it: lost or dropped. */
 export const MARKS = ['restarted', 'rolled_back', 'dropped'] as const
 export type Mark = (typeof MARKS)[number]
 
 /** A running turn. */
 export class Turn {
   readonly request: TurnRequest
-  /** That of the request, or of the turn that it repeats or continues. */
+  /** The prompt of the request, or of the repeated or continued turn. */
   prompt: string
-  /** That of the request, or of the turn that it continues. */
+  /** The key of the request, or of the continued turn. */
   key: string | null
-  /** Aborted when the turn ends: for what its tools call. */
+  /** Aborts when the turn ends; tools pass it to their calls. */
   signal: AbortSignal = new AbortController().signal
-  /** The texts of long-term memory that the model was shown. */
+  /** The memories in the request. */
   recalled: readonly string[] = []
-  /** JSON of capabilities, kept while the turn waits. */
+  /** Capabilities' JSON data while the turn waits. */
   kept: Record<string, unknown> = {}
-  /** The tool calls that wait for an approval. */
+  /** The pending approvals. */
   waiting: readonly ToolCall[] = []
-  /** The text so far. */
+  /** The text of all steps so far. */
   reply = ''
-  /** The value that the request asks for. */
+  /** The output value. */
   output: unknown = undefined
-  /** Whether it has passed limits, queue, owner and store: the model is next. */
+  /** Whether limits, queue, owner and store have accepted the turn. */
   hasBegun = false
-  // Filled in even when the turn fails; 0 means unknown.
+  // A failed turn has these facts, too; 0 means unknown.
   number = 0
   /** `running`, then `committed`, `replayed`, `waiting`, `cancelled`, or a type in ERRORS. */
   outcome = 'running'
   /** For the log only. */
   detail = ''
   readonly usage: Usage = { inputTokens: 0, cachedTokens: 0, outputTokens: 0 }
-  /** Of `usage`, those of `charge`. */
+  /** The part of `usage` that `charge` added. */
   readonly charged: Usage = { inputTokens: 0, cachedTokens: 0, outputTokens: 0 }
   milliseconds = 0
   readonly #emit: Emit
-  /** What the provider answered last, if it was busy. */
+  /** The last busy answer of the provider. */
   #refusal: Refusal | null = null
 
   constructor(request: TurnRequest, emit: Emit = discard) {
@@ -289,25 +289,25 @@ export class Turn {
     return this.request.headers
   }
 
-  /** Send a chunk of output to the caller; after the end of the turn it is dropped. */
+  /** Send a chunk to the caller; drop it if the turn has ended. */
   async emit(chunk: Chunk): Promise<void> {
     if (this.outcome === 'running') await this.#emit(chunk)
   }
 
-  /** Add the tokens of a call of a model. */
+  /** Add the tokens of a model call. */
   count({ inputTokens, cachedTokens, outputTokens }: Usage): void {
     this.usage.inputTokens += inputTokens
     this.usage.cachedTokens += cachedTokens
     this.usage.outputTokens += outputTokens
   }
 
-  /** Add to the reply, and send it to the caller. */
+  /** Append a text to the reply and send it. */
   async say(text: string): Promise<void> {
     this.reply += text
     if (text) await this.emit(text)
   }
 
-  /** Send what a tool yields while it works; a value that is not JSON is dropped. */
+  /** Send a tool's progress; drop a value that is not JSON. */
   async progress(value: unknown): Promise<void> {
     let data: Data
     try {
@@ -319,14 +319,14 @@ export class Turn {
   }
 
   /**
-   * Count tokens of a model that the turn did not call itself, also in the limits of its actor.
+   * Add a tool's model calls to the usage and the token limits.
    *
-   * Throws RangeError unless they are whole numbers from 0.
+   * Throws RangeError for a negative or fractional number.
    */
   charge({ inputTokens = 0, outputTokens = 0 }: Partial<Usage>): void {
     for (const tokens of [inputTokens, outputTokens]) {
       const isCount = Number.isSafeInteger(tokens) && tokens >= 0
-      if (!isCount) throw new RangeError('The tokens of a charge must be whole numbers from 0.')
+      if (!isCount) throw new RangeError('Charge a whole number of tokens, at least 0.')
     }
     this.count({ inputTokens, outputTokens, cachedTokens: 0 })
     this.charged.inputTokens += inputTokens
@@ -339,7 +339,7 @@ export class Turn {
     return { sessionId, turn, reply, output, outcome, usage, waiting, marks }
   }
 
-  /** Return what a log may show: neither prompt nor headers. */
+  /** Return the fields that a log may show, without prompt and headers. */
   toJSON(): object {
     const { sessionId, actor, key, number, outcome, detail } = this
     return { sessionId, actor, key, number, outcome, detail }
@@ -349,7 +349,7 @@ export class Turn {
     return this.toJSON()
   }
 
-  /** Note whether the provider is busy, and until when; `retryAfter` is its header. */
+  /** Record how long the provider is busy; `retryAfter` is its header. */
   noteAnswer(status: number, retryAfter = ''): void {
     this.#refusal = null
     if (!BUSY_STATUSES.includes(String(status))) return
@@ -357,7 +357,7 @@ export class Turn {
     this.#refusal = { status, until: performance.now() + 1000 * seconds }
   }
 
-  /** Note the error that ends the turn, which `signal` cancels. */
+  /** Record the error that ends the turn; `signal` cancels the turn. */
   fail(error: unknown, signal: AbortSignal): void {
     const failure = error instanceof AgentError ? error : new AgentError('internal_error')
     if (this.#refusal) failure.followRefusal(this.#refusal)
@@ -367,17 +367,17 @@ export class Turn {
   }
 }
 
-/** Return the outcome of a cancelled turn: `draining` if the end of the process cut it. */
+/** Return the outcome of a cancelled turn: `draining` for a shutdown. */
 function outcomeOf(reason: unknown): string {
   return reason instanceof AgentError ? reason.type : 'cancelled'
 }
 
 export const RUNNING = new AsyncLocalStorage<Turn>()
 
-/** Return the turn in which a tool runs. Throws an Error outside a turn. */
+/** Return the running turn. Throws an Error outside a turn. */
 export function currentTurn(): Turn {
   const turn = RUNNING.getStore()
-  if (!turn) throw new Error('currentTurn() was called outside a turn')
+  if (!turn) throw new Error('currentTurn() was called outside a turn: call it in a tool.')
   return turn
 }
 
@@ -388,34 +388,34 @@ export interface ToolCall {
   readonly input: unknown
 }
 
-/** What the tool call of this id returned, as text. */
+/** The result of the tool call with this id. */
 export interface ToolResult {
   readonly id: string
   readonly text: string
   readonly isError: boolean
-  /** The JSON that the tool returned in place of a text. */
+  /** The object or list that the tool returned. */
   readonly value?: unknown
 }
 
 const DATA_NAME = /^[A-Za-z0-9_-]{1,64}$/
 const MAX_LEVELS = 64 // of nested JSON
 
-/** A value for the page or the caller, such as the progress of a tool; it is not stored. */
+/** A copy of a value for the caller, such as a tool's progress; no session stores it. */
 export class Data {
   readonly name: string
   readonly value: unknown
 
-  /** Copies the value. Throws TypeError if it is not JSON, or for an invalid name. */
+  /** Throws TypeError for an invalid name or a value that is not JSON. */
   constructor(name: string, value: unknown) {
     if (!DATA_NAME.test(name)) {
-      throw new TypeError('The name of Data must be 1 to 64 of A-Z a-z 0-9 _ -.')
+      throw new TypeError('Name Data with 1 to 64 of A-Z a-z 0-9 _ -.')
     }
     this.name = name
     this.value = copyOf(value)
   }
 }
 
-/** Return a copy of JSON, without fields that are undefined. Throws TypeError. */
+/** Return a copy of a JSON value without undefined fields. Throws TypeError. */
 function copyOf(value: unknown, level = 0): unknown {
   if (Array.isArray(value) && level < MAX_LEVELS) {
     return Array.from(value, (item) => copyOf(item, level + 1))
@@ -434,7 +434,7 @@ function isPlainObject(value: unknown): value is object {
   return [Object.prototype, null].includes(Object.getPrototypeOf(value))
 }
 
-/** A source of the reply; it is not stored. */
+/** A page on which the reply is based; no session stores it. */
 export class Source {
   readonly url: string
   readonly title: string
@@ -449,22 +449,23 @@ export class Source {
 export type Chunk = string | ToolCall | ToolResult | Data | Source
 export type Emit = (chunk: Chunk) => Promise<void>
 
-/** Receives chunks that nobody reads. */
+/** Ignores a chunk. */
 const discard: Emit = async () => {}
 
-/** Whether a text is empty or holds only Unicode white space and U+FEFF. */
+/** Whether a text has only Unicode white space and U+FEFF. */
 export function isBlank(text: string): boolean {
   return BLANK.test(text)
 }
 
-/** Return a prompt of at most maxChars code points, or throw `invalid_request`. */
+/** Return a prompt of at most `maxChars` code points, or throw `invalid_request`. */
 export function checkPrompt(value: unknown, maxChars: number): string {
   if (typeof value !== 'string' || isBlank(value) || [...value].length > maxChars) {
-    const what = `The prompt must be a string, not blank, of at most ${maxChars} characters.`
-    throw new AgentError('invalid_request', what)
+    const message = `Send a prompt that is not blank and has at most ${maxChars} characters.`
+    throw new AgentError('invalid_request', message)
   }
   if (!value.isWellFormed()) {
-    throw new AgentError('invalid_request', 'The prompt contains a lone surrogate.')
+    const message = 'The prompt contains a lone surrogate: send well-formed Unicode.'
+    throw new AgentError('invalid_request', message)
   }
   return value
 }

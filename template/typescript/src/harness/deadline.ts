@@ -1,13 +1,13 @@
-// The end of a turn that takes too long, or is cancelled; and pauses, in which others go on.
+// Time limits that do not count pauses of this process, cancellation, and pauses of long work.
 
 import { AgentError } from './contract.ts'
 
-/** Work took longer than it may. */
+/** The time limit of some work has passed. */
 export class TimeoutError extends Error {}
 
-const OVER = new DOMException('It is over.', 'AbortError') // one for all: its stack takes time
+const ENDED = new DOMException('The turn has ended.', 'AbortError') // shared: stacks take time
 
-/** Run `work`; throw what `late` returns when its seconds are over, or the signal's reason. */
+/** Run `work`; throw the error of `late` after `seconds`, or the signal's reason. */
 export async function withinTime<T>(
   seconds: number,
   signal: AbortSignal,
@@ -15,29 +15,29 @@ export async function withinTime<T>(
   late: () => Error = () => new AgentError('turn_timeout'),
 ): Promise<T> {
   signal.throwIfAborted()
-  // AbortSignal.any would keep every listener that a tool or a provider does not remove.
+  // AbortSignal.any would keep listeners that a tool or provider does not remove.
   const own = new AbortController()
   const forward = () => own.abort(signal.reason)
   signal.addEventListener('abort', forward)
-  const stopped = abortOf(own.signal) // before the work, which may abort it at once
+  const stopped = abortOf(own.signal) // before `work`, which may abort at once
   const stopTimer = startTimer(seconds, () => own.abort(late()))
   try {
     return await Promise.race([work(own.signal), stopped])
   } finally {
     stopTimer()
     signal.removeEventListener('abort', forward)
-    own.abort(OVER) // ends the model call, whatever ended the turn
+    own.abort(ENDED) // ends the model call
   }
 }
 
 const STEPS = 100
 
 /**
- * Call `expire` after `seconds`, and return a function that prevents this.
+ * Call `expire` after `seconds`; return a function that cancels the timer.
  *
- * A blocked event loop, or a process without CPU, delays the answers that it waits for. So the time
- * consists of steps, of which each begins after the last has ended: a block uses up a single step,
- * and in every step the event loop reads the answers that have arrived.
+ * A blocked event loop or a paused process delays the answers to its requests. The limit consists
+ * of consecutive steps: a block uses up a single step, and the event loop reads pending answers in
+ * the next steps.
  */
 export function startTimer(seconds: number, expire: () => void): () => void {
   let steps = STEPS
@@ -60,9 +60,9 @@ export function abortOf(signal: AbortSignal): Promise<never> {
 
 const MAX_WORK = 10 // milliseconds
 
-let workBegan: number | undefined // since the event loop last answered others
+let workBegan: number | undefined // the start, since the last pause
 
-/** Whether this process has worked for so long that it must `pause`. */
+/** Whether the current work has taken MAX_WORK and must `pause`. */
 export function mustPause(): boolean {
   const now = performance.now()
   if (workBegan === undefined) {
@@ -72,7 +72,7 @@ export function mustPause(): boolean {
   return now - workBegan > MAX_WORK
 }
 
-/** Let the event loop answer others. */
+/** Let the event loop run other work. */
 export function pause(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve))
 }

@@ -1,6 +1,6 @@
-// What `check` finds, and the errors that end a command.
+// The findings of `check` about settings and files, and the errors that end a command.
 
-/** A finding of `check`; line 0 means no line. */
+/** A finding of `check`; line 0 means none. */
 export interface Finding {
   id: string
   severity: 'error' | 'warning'
@@ -20,12 +20,12 @@ export function diagnostic(
   return { id, severity, file, line, message }
 }
 
-/** Return a finding as one line. */
+/** Return a finding as a line: place, id and message. */
 export function formatFinding({ file, line, id, message }: Finding): string {
   return `${file}:${line} ${id} ${message}`
 }
 
-/** Ends a command: the message goes to stderr. Exit code 2 is for wrong arguments. */
+/** Ends a command and prints the message to stderr. Exit code 2 means invalid arguments. */
 export class CommandError extends Error {
   readonly exitCode: number
 
@@ -40,7 +40,7 @@ export function errorsOf(findings: readonly Finding[]): Finding[] {
   return findings.filter(({ severity }) => severity === 'error')
 }
 
-/** Throw CommandError if one of the findings is an error. */
+/** Throw CommandError if a finding is an error. */
 export function refuseErrors(findings: readonly Finding[]): void {
   const lines = errorsOf(findings).map((finding) =>
     finding.file === 'environment' ? finding.message : formatFinding(finding),

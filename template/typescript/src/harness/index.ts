@@ -1,6 +1,6 @@
 // The harness of the agent: it comes from the template, and `copier update` merges it.
 //
-// An edit here can conflict with an update: your own code is in the folder above.
+// Edits here can conflict with updates. Put your own code in the parent folder.
 
 export { AgentApp, type OwnModule, type OwnModules } from './app.ts'
 export { Capability, type CapabilityClass } from './capability.ts'

@@ -1,12 +1,12 @@
-// The log, and words for errors that quote nothing.
+// The log: error descriptions without prompts, and lines that no text can forge.
 
 import { AgentError, BUSY_KINDS, ERRORS, type Turn } from './contract.ts'
 
 type Failure = Error & { [field: string]: unknown; $metadata?: { httpStatusCode?: number } }
 
 /**
- * What providers call an error that may be temporary, in a body or in a stream. Other names are not
- * logged: they may quote a prompt.
+ * Providers' names of temporary errors, in a body or a stream. The log omits other names, because
+ * they may quote a prompt.
  */
 export const TEMPORARY_KINDS: readonly string[] = [
   ...BUSY_KINDS,
@@ -25,45 +25,45 @@ const MAX_CAUSES = 20
 
 /** Control characters except tab and line feed: they could move the cursor. */
 export const CONTROL = /(?![\t\n])\p{Cc}/gu
-// Braille has a blank that is a symbol.
+// U+2800 is the blank Braille pattern.
 const INVISIBLE = /[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]|(?! )\p{Zs}/gu
 
 /**
- * Return the text with JSON escapes for characters that are invisible or reorder others.
+ * Return JSON text with escapes for invisible and reordering characters.
  *
- * These are control and format characters, such as U+202E, and all spaces except U+0020. Apply it
- * to JSON: the result is JSON of the same value.
+ * These are control and format characters, such as U+202E, and all spaces except U+0020. The JSON
+ * value stays the same.
  */
 export function visible(text: string): string {
   const escape = (unit: string) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`
   return text.replace(INVISIBLE, (character) => character.split('').map(escape).join(''))
 }
 
-/** Fields of an entry of the log. */
+/** Fields of a log entry. */
 export type Fields = Record<string, string | number>
 
-/** The log goes to stderr; only `serve` logs INFO, and JSON where LOG_FORMAT says so. */
+/** The options of the log on stderr; `serve` sets INFO and the format of LOG_FORMAT. */
 export const logging = {
   isVerbose: false,
   isJson: false,
   sources: 'file:///', // the URL of the folder of the owner's modules
-  /** Whether turns have a line; a terminal shows how they end. */
+  /** Whether each turn has a line; `chat` needs none. */
   hasTurns: true,
-  labels: (): Fields => ({}), // of the running turn
+  labels: (): Fields => ({}), // the fields of the running turn
   print: (line: string): void => console.error(line),
 }
 
-/** Write a line to the log. It must contain no prompt and no reply; `facts` are fields of JSON. */
+/** Log a line without prompts and replies; `facts` become fields of JSON. */
 export function log(level: 'INFO' | 'WARNING' | 'ERROR', line: string, facts: Fields = {}): void {
   if (!logging.isVerbose && level === 'INFO') return
   if (logging.isJson) return logging.print(jsonEntry(level, line, facts))
-  // Continuation lines are indented, so that no text can fake an entry.
+  // Indented continuation lines cannot forge an entry.
   const text = line.replace(CONTROL, '\ufffd').replaceAll('\n', '\n  ')
   const labels = joined(logging.labels())
   logging.print([`${new Date().toISOString()} ${level} ${text}`, ...labels].join(' '))
 }
 
-/** Print a line of the start of a command, in the form of the log if that is JSON. */
+/** Print a startup line; as a log entry if the log is JSON. */
 export function announce(line: string): void {
   console.log(logging.isJson ? jsonEntry('INFO', line, {}) : line)
 }
@@ -80,7 +80,7 @@ function joined(fields: Fields): string[] {
 /**
  * Log the known facts of a turn, as in `session s: turn=1 outcome=committed ms=12`.
  *
- * A turn that failed is a warning; one that was cancelled is not.
+ * A failed turn is a warning; a cancelled turn is not.
  */
 export function logTurn(turn: Turn): void {
   const facts = {
@@ -99,26 +99,26 @@ export function logTurn(turn: Turn): void {
   log(level, line, { session: turn.sessionId, ...known })
 }
 
-/** Log the kind and the place of an unexpected error; not its text, which may quote a prompt. */
+/** Log the kinds and the stack of an error, without its text, which may quote a prompt. */
 export function logUnexpected(error: unknown): void {
   const { message = '', stack = '' } = error instanceof Error ? error : {}
-  // Of a tool these may be no texts, and nothing may throw here.
+  // A tool's error may have any fields: logging it must not throw.
   log('ERROR', `${describe(error)}\n${String(stack).replace(String(message), '')}`)
 }
 
-/** Log what a listener, a timer or an unawaited promise throws, and let the process go on. */
+/** Log errors outside turns, so that the process survives them. */
 export function surviveLateErrors(): void {
   process.on('uncaughtException', logUnexpected)
 }
 
-/** Return an error as callers may see it; an unexpected one is logged. */
+/** Return an AgentError; log any other error and hide it from the caller. */
 export function asAgentError(error: unknown): AgentError {
   if (error instanceof AgentError) return error
   logUnexpected(error)
   return new AgentError('internal_error', '', describe(error))
 }
 
-/** Return an error and its causes, which may have no end. */
+/** Return an error and its causes, at most MAX_CAUSES. */
 export function causesOf(error: unknown): Error[] {
   const causes: Error[] = []
   let cause = error
@@ -130,23 +130,23 @@ export function causesOf(error: unknown): Error[] {
 }
 
 /**
- * Name the kind of an error and of its causes; never its text, which may quote a prompt.
+ * Return the kinds of an error and its causes, without its text, which may quote a prompt.
  *
- * The kind is the class, with the error's own name, its code and the HTTP status where there are
- * any, as in `TypeError < Error (ECONNREFUSED)`.
+ * A kind is the class with the error's name, code and HTTP status, if any, as in
+ * `TypeError < Error (ECONNREFUSED)`.
  */
 export function describe(error: unknown): string {
   try {
     return kindOf(error)
   } catch {
-    return 'Error' // of a tool: causes without an end, or a name that is no text
+    return 'Error' // a tool's error may have endless causes or an invalid name
   }
 }
 
 /**
- * Return the lines of the project in which an error was thrown, the innermost first.
+ * Return the lines of the project in an error's stack, the innermost first.
  *
- * As in ` at src/orders.ts:7 < src/agent.ts:34`; '' if it was thrown elsewhere.
+ * As in ` at src/orders.ts:7 < src/agent.ts:34`; '' for other stacks.
  */
 export function placeOf(error: unknown): string {
   try {
@@ -156,7 +156,7 @@ export function placeOf(error: unknown): string {
     const shown = places.slice(0, 3).map((place) => `src/${place}`)
     return shown.length > 0 ? ` at ${shown.join(' < ')}` : ''
   } catch {
-    return '' // of a tool: null, or an error whose fields throw
+    return '' // a tool may throw null, or an error whose fields throw
   }
 }
 
@@ -164,8 +164,8 @@ function kindOf(error: unknown): string {
   if (!(error instanceof Error)) return error === null ? 'null' : typeof error
   const { name, code, status, statusCode = status, $metadata } = error as Failure
   const own = statusCode ?? $metadata?.httpStatusCode
-  const named = namedIn(error as Failure)
-  // With 200 a stream began before it failed.
+  const named = statusAndKind(error as Failure)
+  // With status 200, a stream failed after its start.
   const http = own && own !== 200 ? own : (named.status ?? own)
   const kind = error.constructor.name
   const details = name === 'Error' || name.endsWith(kind) ? [] : [name]
@@ -176,8 +176,8 @@ function kindOf(error: unknown): string {
   return error.cause === undefined ? shown : `${shown} < ${kindOf(error.cause)}`
 }
 
-/** Return the HTTP status and the kind that a provider's error, or its body, names. */
-function namedIn(error: Failure): { status?: string | undefined; kind?: string | undefined } {
+/** Return the HTTP status and the kind in a provider's error or its body. */
+function statusAndKind(error: Failure): { status?: string | undefined; kind?: string | undefined } {
   const body = Object(error.error ?? error)
   const { code, type, status, statusCode } = Object(body.error ?? body)
   const values = [code, type, status, statusCode].map(String)

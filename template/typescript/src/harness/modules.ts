@@ -1,4 +1,4 @@
-// The modules of the owner as the harness uses them, and the agent as they use it.
+// The interfaces of the owner's modules and of the running agent.
 
 import type { IncomingMessage, ServerResponse } from 'node:http'
 
@@ -10,21 +10,21 @@ import type { Sessions } from './sessions/sessions.ts'
 import type { CoreSettings } from './settings.ts'
 import type { AgentOptions, OwnTools, Tools } from './tools.ts'
 
-/** The module `agent`: the prompt and the tools of the agent. */
+/** The module `agent`: system prompt and tools. */
 export interface AgentModule extends AgentOptions {
   readonly SYSTEM_PROMPT: string
   readonly TOOLS: OwnTools
-  /** The names of tools whose result ends the turn: its text is the reply. */
+  /** Names of tools whose result ends the turn and becomes the reply. */
   readonly FINAL_TOOLS?: readonly string[]
 }
 
-/** The module `model`: which model answers. */
+/** The module `model`: the model and its provider. */
 export interface ModelModule {
-  /** What to look at when the provider refuses a call. */
+  /** The settings to check if the provider rejects a call. */
   readonly CREDENTIALS: string
-  /** What to look at when the provider cannot be reached. */
+  /** The settings to check if the provider cannot be reached. */
   readonly ADDRESS: string
-  /** Return the model of these settings. */
+  /** Return the framework's model. */
   buildModel(settings: CoreSettings): LanguageModel
   /** Return findings about missing or invalid settings of the model. */
   checkModel(settings: CoreSettings): Finding[] | Promise<Finding[]>
@@ -32,26 +32,26 @@ export interface ModelModule {
   modelEndpoint(settings: CoreSettings): string | Promise<string>
 }
 
-/** Loads the modules that need a framework or the client of a vendor. */
+/** Loads the modules that need a framework or a client. */
 export interface Modules {
   /** The folder of your modules. */
   readonly folder: string
   agent(): Promise<AgentModule>
   model(): Promise<ModelModule>
   routes(): Promise<Routes>
-  /** Long-term memory knows its class. */
+  /** The policy of long-term memory, if the project has memory. */
   memory?(): Promise<object>
 }
 
-/** A request to a route, after its checks. */
+/** A checked request to a route. */
 export interface RouteCall {
-  /** The actor of the request; null without one, and for public routes. */
+  /** The actor of the request; null for public routes and without an actor. */
   readonly actor: string | null
   /** The segments of the path that match `{name}`, decoded. */
   readonly params: Readonly<Record<string, string>>
   /** Return the body. Throws AgentError `payload_too_large`. */
   body(): Promise<Uint8Array>
-  /** Return the value of the body. Throws AgentError, as `body` does, or `invalid_json`. */
+  /** Return the parsed body. Throws AgentError `payload_too_large` or `invalid_json`. */
   json(): Promise<unknown>
 }
 
@@ -63,22 +63,22 @@ export type Handler = (
   call: RouteCall,
 ) => void | Promise<void>
 
-/** What a route allows. */
+/** The options of a route. */
 export interface RouteOptions {
-  /** Whether it needs no API_TOKEN; then it has no actor. */
+  /** Whether the route needs no API_TOKEN; then it has no actor. */
   readonly public?: boolean
-  /** The content types that a page may send. */
+  /** The content types that web pages may send. */
   readonly types?: readonly string[]
-  /** The maximum size of a body; without it MAX_BODY_BYTES. */
+  /** The maximum size of a body; MAX_BODY_BYTES by default. */
   readonly maxBytes?: number
 }
 
-/** A handler, and what its route allows. */
+/** A handler with options. */
 export interface Route extends RouteOptions {
   readonly handler: Handler
 }
 
-/** Return a route of an owner or a capability; a handler alone means `route(handler)`. */
+/** Return a route of the owner or a capability; a plain handler means `route(handler)`. */
 export function route(handler: Handler, options: RouteOptions = {}): Route {
   return { ...options, handler }
 }
@@ -88,16 +88,16 @@ export type Routes = Readonly<Record<string, Handler | Route>>
 
 const HARNESS_ROUTES = ['POST /invocations', 'GET /ping']
 
-/** Return findings about the names and the values of routes; `file` has them. */
+/** Return findings about mistakes in the routes of `file`. */
 export function checkRoutes(routes: Routes | undefined, file = 'src/routes.ts'): Finding[] {
   const report = (message: string) => [diagnostic('ROUTES', message, 'error', file)]
-  if (!routes) return report('ROUTES is not exported.')
+  if (!routes) return report('ROUTES is missing: export it.')
   return Object.entries(routes).flatMap(([name, given]) => {
     if (!/^[A-Z]+ \/\S*$/.test(name)) {
       return report(`'${name}' is not a valid route: write it like 'GET /version'.`)
     }
     if (HARNESS_ROUTES.includes(name)) {
-      return report(`The harness has the route '${name}': choose another path.`)
+      return report(`The harness defines the route '${name}': choose another path.`)
     }
     const handler = typeof given === 'function' ? given : given?.handler
     if (typeof handler === 'function') return []
@@ -112,7 +112,7 @@ export interface Options {
   [name: string]: unknown
 }
 
-/** The running agent, as routes and turns use it. */
+/** The running agent, for capabilities and routes. */
 export interface Runtime {
   readonly settings: CoreSettings
   readonly agent: AgentModule
@@ -120,27 +120,31 @@ export interface Runtime {
   readonly turns: Turns
   /** Whether every caller must send an actor id. */
   readonly actorRequired: boolean
-  /** Whether data of a committed turn is still to be written. */
+  /** Whether committed data is waiting to be written. */
   readonly isBusy: boolean
   /** Return the tools of every turn. */
   tools(): Tools
-  /** Return the request that a body makes of a capability. */
-  read(body: object, sessionId: string): TurnRequest | undefined
-  /** Ask a person in the terminal what a turn waits for; return the request to go on. */
-  ask(result: TurnResult, request: TurnRequest, read: Read): Promise<TurnRequest | undefined>
+  /** Return the request that a capability parses from a body. */
+  readRequest(body: object, sessionId: string): TurnRequest | undefined
+  /** Ask the user of `chat` for approvals; return the request that resumes the turn. */
+  askApproval(
+    result: TurnResult,
+    request: TurnRequest,
+    read: Read,
+  ): Promise<TurnRequest | undefined>
   /**
-   * Run a turn that no client watches: limits, queue, drain and the log line apply.
+   * Run a turn without a client. Limits, queue, drain and the log line apply.
    *
-   * An abort of `signal` cancels it. Throws AgentError, or the reason of the abort.
+   * An abort of `signal` cancels the turn. Throws AgentError, or the reason of the abort.
    */
   spawn(request: TurnRequest, options?: SpawnOptions): Promise<TurnResult>
-  /** Run a turn; `opening` is awaited once it may start. Throws like `spawn`. */
+  /** Run a turn after `opening`. Throws like `spawn`. */
   start(turn: Turn, options?: StartOptions): Promise<TurnResult>
-  /** Return what the agent of a turn is made with. Throws AgentError to refuse the turn. */
+  /** Return the options of the turn's agent, such as model and tools. Throws AgentError. */
   prepare(turn: Turn): Options
-  /** Let all capabilities refuse a change. Throws AgentError. */
+  /** Call `beforeChange` of all capabilities. Throws AgentError. */
   beforeChange(change: Change): Promise<void>
-  /** Pass on the messages of a committed turn. */
+  /** Pass the messages of a committed turn to all capabilities. */
   committed(turn: Turn, messages: unknown[]): void
 }
 
@@ -154,16 +158,16 @@ export interface StartOptions {
   readonly opening?: () => Promise<void>
 }
 
-/** Asks a question in the terminal; null is the end of the conversation. */
+/** Asks a question in the terminal; null means the end of the conversation. */
 export type Read = (question: string) => Promise<string | null>
 
-/** Return findings about names that the module `agent` does not export. */
+/** Return findings about missing exports of the module `agent`. */
 export function checkAgent(agent: AgentModule): Finding[] {
   const missing = ['SYSTEM_PROMPT', 'TOOLS'].filter((name) => !Object.hasOwn(agent, name))
-  return missing.map((name) => reportAgent(`${name} is not exported.`))
+  return missing.map((name) => reportAgent(`${name} is missing: export it.`))
 }
 
-/** Return findings about FINAL_TOOLS that are not among the names of all tools. */
+/** Return findings about FINAL_TOOLS without a tool of that name. */
 export function checkFinalTools(agent: AgentModule, names: readonly string[]): Finding[] {
   const unknown = agent.FINAL_TOOLS?.filter((name) => !names.includes(name)) ?? []
   return unknown.map((name) => {

@@ -1,4 +1,4 @@
-// What a process consists of: its model, its sessions, its turns and its capabilities.
+// The running agent: its model, sessions, turns and capabilities.
 
 import { types } from 'node:util'
 
@@ -17,7 +17,7 @@ import { InProcess } from './sessions/session_store.ts'
 import { Sessions, Stage } from './sessions/sessions.ts'
 import { type CoreSettings, withoutPassword } from './settings.ts'
 import { refusedTool } from './tool_schemas.ts'
-import { describeTools, mergeTools, REFUSED_OPTIONS, type Tools } from './tools.ts'
+import { describeTools, mergeTools, UNSUPPORTED_OPTIONS, type Tools } from './tools.ts'
 
 const ENDED_SECONDS = 5 // for the method `ended` of a capability
 const CLOSE_LAST_SECONDS = 5 // for `close` of a capability that closes last
@@ -33,7 +33,7 @@ export class Runtime implements RunningAgent {
   model: LanguageModel = new OfflineModel()
   readonly #opened: Capability[] = []
 
-  /** Callers run `checkAll` first: with invalid files this throws arbitrary errors. */
+  /** Call `checkAll` first: invalid files throw arbitrary errors here. */
   constructor(
     settings: CoreSettings,
     agent: AgentModule,
@@ -42,8 +42,8 @@ export class Runtime implements RunningAgent {
   ) {
     for (const { constructor, prepare, committed } of capabilities) {
       const method = [prepare, committed].find(types.isAsyncFunction)
-      const what = `${constructor.name}.${method?.name} must not be async: nobody would await it.`
-      if (method) throw new CommandError(what)
+      const name = `${constructor.name}.${method?.name}`
+      if (method) throw new CommandError(`${name} must not be async: remove \`async\`.`)
     }
     const [store] = capabilities.flatMap((capability) => capability.sessionStore?.() ?? [])
     this.settings = settings
@@ -60,24 +60,24 @@ export class Runtime implements RunningAgent {
     return this.capabilities.some((capability) => capability.actorRequired?.())
   }
 
-  /** Whether data of a committed turn is still to be written. */
+  /** Whether committed data is waiting to be written. */
   get isBusy(): boolean {
     return this.capabilities.some((capability) => capability.isBusy?.())
   }
 
-  /** What was kept of a session; `chat` prints it. */
+  /** Sentences about the saved data of a session, for `chat`. */
   get retentionNotice(): string {
     const notices = this.capabilities.map((capability) => capability.retentionNotice?.())
     return [this.sessions.store.retentionNotice, ...notices].filter(Boolean).join(' ')
   }
 
-  /** Return the request that a body makes of a capability. */
-  read(body: object, sessionId: string): TurnRequest | undefined {
+  /** Return the request that a capability parses from a body. */
+  readRequest(body: object, sessionId: string): TurnRequest | undefined {
     return this.capabilities.flatMap((capability) => capability.read?.(body, sessionId) ?? [])[0]
   }
 
-  /** Ask a person in the terminal what a turn waits for; return the request to go on. */
-  async ask(
+  /** Ask the user of `chat` for approvals; return the request that resumes the turn. */
+  async askApproval(
     result: TurnResult,
     request: TurnRequest,
     read: Read,
@@ -89,7 +89,7 @@ export class Runtime implements RunningAgent {
     return undefined
   }
 
-  /** Return the tools of every turn. */
+  /** Return the tools of every turn; the agent's own tools win name conflicts. */
   tools(): Tools {
     const added = this.capabilities.flatMap((capability) => capability.tools?.() ?? [])
     return mergeTools(this.agent.TOOLS, added)
@@ -119,16 +119,16 @@ export class Runtime implements RunningAgent {
     }
     const running = this.start(turn, { opening, signal: stop }).catch((error) => {
       if (turn.outcome === 'running') {
-        turn.fail(error, stop) // it was refused before it ran
+        turn.fail(error, stop) // rejected before its start
         if (logging.hasTurns) logTurn(turn)
       }
       throw error === signal?.reason ? error : asAgentError(error)
     })
-    running.catch(() => {}) // the log has it, if nobody awaits the turn
+    running.catch(() => {}) // the log has the error if nobody awaits the turn
     return running
   }
 
-  /** Run a turn; `opening` is awaited once it may start. */
+  /** Run a turn after `opening`. */
   start(turn: Turn, { signal, opening }: StartOptions = {}): Promise<TurnResult> {
     const stop = new AbortController()
     const cancel = () => stop.abort(signal?.reason)
@@ -143,7 +143,7 @@ export class Runtime implements RunningAgent {
     })
   }
 
-  /** Take a turn, and log one line at its end. */
+  /** Run a turn and log a line at its end. */
   async #run(turn: Turn, signal: AbortSignal): Promise<TurnResult> {
     const start = performance.now()
     try {
@@ -159,20 +159,19 @@ export class Runtime implements RunningAgent {
   }
 
   /**
-   * Take a turn, emit each chunk of the reply, and return its result.
+   * Run a turn as a transaction: stage a copy of the session, answer, commit.
    *
-   * The session changes only in the last step, so there is nothing to undo: a turn that throws,
-   * is aborted, times out or ends without a complete reply leaves no trace.
-   * Throws AgentError, or the signal's abort reason.
+   * Only the commit changes the session. A turn that fails, is cancelled, times out or ends without
+   * a complete reply leaves the session unchanged. Throws AgentError, or the signal's abort reason.
    */
   async #take(turn: Turn, signal: AbortSignal): Promise<TurnResult> {
-    const { answerTurn } = await import('./turn.ts') // the framework, which takes long to load
+    const { answerTurn } = await import('./turn.ts') // loads the framework
     const { actor, sessionId } = turn
     return this.sessions.open(sessionId, actor, signal, async (session) => {
       turn.signal = signal
       const stage = await session.begin(turn)
       if (!(stage instanceof Stage)) {
-        if (turn.reply) await turn.emit(turn.reply) // a turn can wait without any text
+        if (turn.reply) await turn.emit(turn.reply) // a waiting turn may have no text
         return { ...stage, output: repeatedOutput(turn) }
       }
       const { snapshot, added } = await answerTurn(this, stage)
@@ -180,7 +179,7 @@ export class Runtime implements RunningAgent {
     })
   }
 
-  /** Run a turn as the current one, wrapped by all capabilities; note how it ended. */
+  /** Make a turn current and run the `around` methods of all capabilities. */
   #around(turn: Turn, signal: AbortSignal, run: () => Promise<TurnResult>): Promise<TurnResult> {
     const fail = async (error: unknown): Promise<never> => {
       turn.fail(error, signal)
@@ -200,14 +199,14 @@ export class Runtime implements RunningAgent {
       let running: Promise<TurnResult> | undefined
       const once = () => {
         running ??= inner()
-        running.catch(() => {}) // perhaps nobody else awaits it
+        running.catch(() => {}) // nobody else may await it
         return running
       }
       try {
         signal.throwIfAborted()
         await Promise.race([capability.around?.(turn, once), abortOf(signal)])
-        const what = `${capability.constructor.name}.around did not call run`
-        running ??= fail(new AgentError('internal_error', '', what))
+        const detail = `${capability.constructor.name}.around did not call run`
+        running ??= fail(new AgentError('internal_error', '', detail))
       } catch (error) {
         running ??= fail(error)
         const failure = await running.catch((failure) => failure)
@@ -220,34 +219,34 @@ export class Runtime implements RunningAgent {
     return RUNNING.run(turn, surrounded)
   }
 
-  /** Name the tool because of which a provider refuses every turn. */
+  /** Log the name of the tool that the provider rejects. */
   #logRefusedTool(error: unknown): void {
     if (!(error instanceof AgentError) || error.type !== 'model_failed') return
     const name = refusedTool(error, this.toolNames)
-    if (name) log('WARNING', `the provider refuses tool ${name}: \`check\` may know why`)
+    if (name) log('WARNING', `the provider rejects tool ${name}: run \`check\``)
   }
 
-  /** Return what the agent of a turn is made with. Throws AgentError to refuse the turn. */
+  /** Return the options of the turn's agent, such as model and tools. Throws AgentError. */
   prepare(turn: Turn): Options {
     const model = wrapModel(this.capabilities, this.model, turn.actor, turn)
     const options: Options = { model, tools: this.tools() }
     for (const capability of this.capabilities) {
       const result: unknown = capability.prepare?.(turn, options)
-      Promise.resolve(result).catch(logUnexpected) // the turn does not wait for a promise
+      Promise.resolve(result).catch(logUnexpected) // the turn awaits no promise
     }
-    for (const [name, advice] of Object.entries(REFUSED_OPTIONS)) {
-      const what = `The option ${name} cannot be set by \`prepare\`: ${advice}.`
-      if (name in options) throw new AgentError('internal_error', '', what)
+    for (const [name, advice] of Object.entries(UNSUPPORTED_OPTIONS)) {
+      const detail = `\`prepare\` cannot set the option ${name}: ${advice}.`
+      if (name in options) throw new AgentError('internal_error', '', detail)
     }
     return options
   }
 
-  /** Let all capabilities refuse a change. Throws AgentError. */
+  /** Call `beforeChange` of all capabilities. Throws AgentError. */
   async beforeChange(change: Change): Promise<void> {
     for (const capability of this.capabilities) await capability.beforeChange?.(change)
   }
 
-  /** Pass on the messages of a committed turn. */
+  /** Pass the messages of a committed turn to all capabilities. */
   committed(turn: Turn, messages: unknown[]): void {
     for (const capability of this.capabilities) {
       const use = async () => capability.committed?.(turn, messages)
@@ -255,7 +254,7 @@ export class Runtime implements RunningAgent {
     }
   }
 
-  /** Return what this process will contact, one line each, without passwords. */
+  /** Return the hosts that this process contacts, a line each, without passwords. */
   async describe(address: string): Promise<string[]> {
     const { model } = this.settings
     let where = 'nothing'
@@ -268,7 +267,7 @@ export class Runtime implements RunningAgent {
     return [`Model: ${model}, contacts ${where}`, sessions, ...contacts.flat()]
   }
 
-  /** Make the model and connect. Throws CommandError with the detail of an AgentError. */
+  /** Create the model, open all capabilities. Throws CommandError with an AgentError's detail. */
   async open(): Promise<void> {
     try {
       if (this.settings.model !== 'offline') {
@@ -285,7 +284,7 @@ export class Runtime implements RunningAgent {
     }
   }
 
-  /** Write what is still to be written, and disconnect what was opened. */
+  /** Close all opened capabilities. */
   async close(): Promise<void> {
     const opened = this.#opened.splice(0)
     const last = opened.filter(({ closesLast }) => closesLast)
@@ -299,16 +298,16 @@ export class Runtime implements RunningAgent {
   }
 }
 
-/** Return the value in which a turn ended that is repeated: its reply is JSON. */
+/** Return the output value of a repeated turn: its reply is JSON. */
 function repeatedOutput({ reply, request }: Turn): unknown {
   try {
     return request.output?.parse(JSON.parse(reply))
   } catch {
-    return undefined // the turn was asked for another value, or for none
+    return undefined // the first request had another schema or none
   }
 }
 
-/** Return the runtime of this process, or end the command with the reason. */
+/** Return the opened runtime. Throws CommandError if `check` finds an error. */
 export async function startRuntime(app: App): Promise<Runtime> {
   const [settings, findings] = app.readSettings()
   logging.isJson = logging.isVerbose && settings.logFormat === 'json' // not in a terminal
@@ -319,7 +318,7 @@ export async function startRuntime(app: App): Promise<Runtime> {
   findings.push(...(await checkAll(capabilities)))
   refuseErrors(findings)
   if (settings.model === 'offline') {
-    announce('MODEL is not set: the offline model only echoes. See README.md to choose one.')
+    announce('MODEL is not set: the echo model answers. See README.md to choose a model.')
   }
   const runtime = new Runtime(settings, agent, app.load, capabilities)
   await runtime.open()

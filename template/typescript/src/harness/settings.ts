@@ -1,26 +1,26 @@
-// The settings of the core: their environment variables, defaults and allowed values.
+// The core settings: environment variables, defaults and allowed values.
 
 import { existsSync, readFileSync } from 'node:fs'
 import { inspect, parseEnv } from 'node:util'
 
 import { diagnostic, type Finding } from './findings.ts'
 
-/** One setting: its default, what is allowed in words, and how its text is read. */
+/** A setting: its default, its parser, and a description of its allowed values. */
 export interface Setting<T> {
   readonly value: T
   readonly allowed: string
-  /** Return the value of a text, or undefined if the text is not allowed. */
+  /** Parse a text; return undefined for an invalid text. */
   readonly read: (text: string) => T | undefined
   readonly isRequired: boolean
   readonly isSecret: boolean
 }
 
-/** `required`: without a value, `check` reports an error and no command starts. */
+/** Without a value for a `required` setting, `check` reports an error and no command starts. */
 interface Options {
   readonly required?: boolean
 }
 
-/** Settings by name; the setting `maxTurns` is read from the variable MAX_TURNS. */
+/** Settings by name; MAX_TURNS sets `maxTurns`. */
 export type Kind = Readonly<Record<string, Setting<unknown>>>
 export type SettingsOf<K> = {
   readonly [N in keyof K]: K[N] extends Setting<infer T> ? T : never
@@ -33,7 +33,7 @@ const BOOLEANS = new Map([
   ['false', false],
 ])
 
-/** Return a setting that is a whole number. */
+/** Declare a setting that is a whole number. */
 export function integer(
   value: number,
   low: number,
@@ -47,13 +47,13 @@ export function integer(
   return setting(value, `a whole number from ${low} to ${high}`, read, options)
 }
 
-/** Return a setting that is on or off. */
+/** Declare a setting that is on or off. */
 export function boolean(value = false, options: Options = {}): Setting<boolean> {
   const read = (text: string) => BOOLEANS.get(text.toLowerCase())
   return setting(value, 'true or false', read, options)
 }
 
-/** Return a setting that is a text of this form; `allowed` is the form in words. */
+/** Declare a setting that is a text matching `form`; `allowed` describes it. */
 export function string<T extends string | null = string>(
   form = '.*',
   allowed = '',
@@ -63,7 +63,7 @@ export function string<T extends string | null = string>(
   return setting<T | string>(value, allowed, reader(form), options)
 }
 
-/** Return a setting that is a list of texts of this form; commas separate them. */
+/** Declare a setting that is a comma-separated list of texts matching `form`. */
 export function stringList(
   form: string,
   allowed: string,
@@ -78,7 +78,7 @@ export function stringList(
   return setting(value, allowed, read, options)
 }
 
-/** Return a setting whose value is never shown. */
+/** Declare a setting whose value is never printed. */
 export function secret(
   form = '[!-~]{1,4096}',
   allowed = 'a text of visible ASCII characters',
@@ -133,10 +133,10 @@ const CORE_SETTINGS = {
   apiToken: secret(),
 }
 
-/** The settings of the core; docs/settings.md explains each. */
+/** The settings of every agent: see docs/settings.md. */
 export type CoreSettings = SettingsOf<typeof CORE_SETTINGS>
 
-/** Return the settings of a kind and those of the core, with defaults for those not given. */
+/** Return core settings and those of `kind`, with defaults for missing values. */
 export function createSettings<K extends Kind = {}>(
   given: Partial<CoreSettings & SettingsOf<K>> = {},
   kind?: K,
@@ -146,10 +146,10 @@ export function createSettings<K extends Kind = {}>(
   return { ...(defaults as CoreSettings & SettingsOf<K>), ...given }
 }
 
-// Names of settings whose values are not shown.
+// Names with secret values.
 const SECRET = /(^|_)(API)?(KEY|PASSWORD|SECRET|TOKEN)$/
 
-/** Read the environment and .env; return the settings and the findings. Blank means unset. */
+/** Read the environment and .env; return settings and findings. Blank values are unset. */
 export function readSettings<K extends Kind = {}>(
   kind?: K,
 ): [CoreSettings & SettingsOf<K>, Finding[]] {
@@ -160,7 +160,7 @@ export function readSettings<K extends Kind = {}>(
     const name = key.replace(/[A-Z]/g, '_$&').toUpperCase()
     const given = process.env[name]?.trim()
     if (!given) {
-      const message = `${name} is not set: allowed is ${allowed}.`
+      const message = `${name} is not set: use ${allowed}.`
       if (declared.isRequired) findings.push(diagnostic(`SET-${name}`, message))
       continue
     }
@@ -171,17 +171,17 @@ export function readSettings<K extends Kind = {}>(
     }
     const isSecret = declared.isSecret || SECRET.test(name)
     const shown = isSecret ? 'invalid' : inspect(withoutPassword(given).slice(0, 80))
-    findings.push(diagnostic(`SET-${name}`, `${name} is ${shown}: allowed is ${allowed}.`))
+    findings.push(diagnostic(`SET-${name}`, `${name} is ${shown}: use ${allowed}.`))
   }
   return [createSettings<K>(values as Partial<CoreSettings & SettingsOf<K>>, kind), findings]
 }
 
-// A comment or NAME=value; a value in quotes may have several lines.
+// A comment or NAME=value; a quoted value may span lines.
 const NAME = String.raw`[ \t]*(?:export[ \t]+)?[\w.-]+[ \t]*`
 const VALUE = String.raw`(?:'[^']*'|"[^"]*"|\x60[^\x60]*\x60|[^'"\x60\s].*|)[ \t]*(?:#.*)?`
 const ENV_LINE = new RegExp(`^(?:[ \\t]*#.*|${NAME}=[ \\t]*${VALUE})$`, 'gm')
 
-/** Set the variables of .env that the environment lacks; return findings about the file. */
+/** Set the missing environment variables from .env; return findings about the file. */
 function readEnvFile(): Finding[] {
   let text = ''
   try {
@@ -193,36 +193,36 @@ function readEnvFile(): Finding[] {
   }
   Object.assign(process.env, { ...parseEnv(text), ...process.env })
   const remaining = text.replace(ENV_LINE, (found) => found.replace(/[^\n]/g, ''))
-  const message = 'This line sets nothing: it is not NAME=value.' // it may quote a secret
+  const message = 'This line has no effect: write NAME=value.' // does not quote a secret
   return remaining.split('\n').flatMap((line, at) => {
     return line.trim() ? diagnostic('SET-ENV-LINE', message, 'warning', '.env', at + 1) : []
   })
 }
 
-/** Return the names of the variables that direct HTTP clients to a proxy. */
+/** Return the names of the proxy variables that are set. */
 export function proxyVariables(): string {
   const isKnown = (name: string) => /^(all|https?)_proxy$/i.test(name) && process.env[name]
   return Object.keys(process.env).filter(isKnown).sort().join(', ')
 }
 
-/** Whether only programs of this machine can reach the server. */
+/** Whether only local programs can reach the server. */
 export function isLoopback({ host }: CoreSettings): boolean {
   return ['localhost', '::1'].includes(host) || host.startsWith('127.')
 }
 
 const PLAIN_HTTP = /^http:\/\/(?!([^/?#]*@)?(localhost|127\.[0-9.]+|\[::1\])(:[0-9]+)?([/?#]|$))/i
 
-/** Whether a URL sends what it carries unencrypted to another host. @public */
+/** Whether requests to this URL reach another host without encryption. @public */
 export function isPlainHttp(url: string): boolean {
   return PLAIN_HTTP.test(url)
 }
 
-/** Return a URL to show, without its user and password. */
+/** Return a URL without its user and password. */
 export function withoutPassword(url: string): string {
   return url.replace(/(\/\/|^|(?<=[,\s]))[^,\s]*@/g, '$1').replace(/\?[^,\s]*/g, '')
 }
 
-/** Return the items of a setting that is a list, in lower case. */
+/** Return the items of a comma-separated list, in lower case. */
 export function splitList(list: string): string[] {
   return list.toLowerCase().match(/[^, ]+/g) ?? []
 }

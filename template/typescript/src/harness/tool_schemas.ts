@@ -1,26 +1,26 @@
-// What model providers accept as a tool: its name, its description and its JSON Schema.
+// Checks tools (name, description, JSON Schema) and tool calls against the rules of providers.
 //
 // The rules come from the references and error messages of OpenAI, Anthropic and Amazon Bedrock. A
-// provider that refuses one tool refuses the whole request, and so every turn.
+// provider that rejects a tool rejects the whole request, and so every turn.
 
 import { diagnostic, type Finding } from './findings.ts'
 import { causesOf } from './log.ts'
 
 export type Schema = Record<string, unknown>
 /** The name, the description and the JSON Schema of a tool. */
-export type Declared = [name: string, description: string, schema: unknown]
+export type Declaration = [name: string, description: string, schema: unknown]
 
-export const CALL_ID = /^[a-zA-Z0-9_-]{1,40}$/ // OpenAI accepts at most 40 characters
+export const CALL_ID = /^[a-zA-Z0-9_-]{1,40}$/ // OpenAI's maximum is 40 characters
 export const NAME = '[a-zA-Z0-9_-]{1,64}'
 export const PROPERTY_KEY = '[a-zA-Z0-9_.-]{1,64}'
 export const MAX_DESCRIPTION_CHARS = 1024
-// The results of calls that do not run.
-export const REFUSED =
+// Results of rejected calls.
+export const INVALID_ARGUMENTS =
   'The arguments of this call are not one JSON object, so the tool did not run. ' +
   'Send the call again. Received: '
-export const MAX_QUOTED_CHARS = 200 // of arguments that a provider would refuse
-const NOT_AT_THE_TOP = ['allOf', 'anyOf', 'oneOf', 'enum', 'not']
-// The keywords whose values have schemas, by the form of the value.
+export const MAX_QUOTED_CHARS = 200 // of an invalid name or invalid arguments
+const TOP_LEVEL_FORBIDDEN = ['allOf', 'anyOf', 'oneOf', 'enum', 'not']
+// The keywords whose values contain schemas: a schema, a list or a map.
 export const SCHEMAS = [
   'additionalItems',
   'additionalProperties',
@@ -37,8 +37,8 @@ export const SCHEMAS = [
 export const LISTS = ['allOf', 'anyOf', 'oneOf', 'prefixItems']
 export const MAPS = ['$defs', 'definitions', 'dependentSchemas', 'patternProperties', 'properties']
 
-/** Return findings about the agent's own tools: what a provider or a model cannot use. */
-export function checkTools(declarations: readonly Declared[]): Finding[] {
+/** Return findings about tools that a provider or a model cannot use. */
+export function checkTools(declarations: readonly Declaration[]): Finding[] {
   const findings: Finding[] = []
   const names = new Set<string>()
   const repeated = new Set<string>()
@@ -46,21 +46,21 @@ export function checkTools(declarations: readonly Declared[]): Finding[] {
     const [name, description] = declared
     const problems = problemsOf(...declared)
     if (!description.trim()) {
-      problems.push('it has no description, so the model cannot know when to call it')
+      problems.push('it has no description: tell the model when to call it')
     }
     findings.push(...problems.map((problem) => report(`Tool ${name}: ${problem}.`)))
     if (names.has(name)) repeated.add(name)
     names.add(name)
   }
   for (const name of repeated) {
-    findings.push(report(`Tool ${name}: only one tool of this name is used.`))
+    findings.push(report(`Tool ${name}: another tool has this name, rename it.`))
   }
   return findings
 }
 
-/** Return the result of a call over the limit of a step. */
-export function tooMany(most: number): string {
-  return `Too many calls in one step: at most ${most} run.`
+/** Return the result of a call above the limit of a step. */
+export function tooMany(maxCalls: number): string {
+  return `Too many calls in one step: at most ${maxCalls} run.`
 }
 
 /** Return a finding about the agent's own tools. */
@@ -68,19 +68,19 @@ export function report(message: string): Finding {
   return diagnostic('TOOL', message, 'warning', 'src/agent.ts')
 }
 
-/** Return the reasons for which a provider may refuse a tool. */
-export function problemsOf(...[name, description, schema]: Declared): string[] {
+/** Return the reasons why a provider may reject a tool. */
+export function problemsOf(...[name, description, schema]: Declaration): string[] {
   const problems: string[] = []
   if (!matches(NAME, name)) problems.push(`its name must match ${NAME}`)
   const size = [...description].length
   if (size > MAX_DESCRIPTION_CHARS) {
-    const what = `${size} characters, ${MAX_DESCRIPTION_CHARS} are allowed`
+    const what = `${size} characters, the maximum is ${MAX_DESCRIPTION_CHARS}`
     problems.push(`its description has ${what}`)
   }
   if (!isObject(schema) || schema.type !== 'object') {
     return [...problems, 'its schema must be of type object']
   }
-  for (const key of NOT_AT_THE_TOP) {
+  for (const key of TOP_LEVEL_FORBIDDEN) {
     if (Object.hasOwn(schema, key)) problems.push(`its schema has ${key} at the top level`)
   }
   if (!isObject(schema.properties)) problems.push('its schema has no properties')
@@ -98,7 +98,7 @@ export function problemsOf(...[name, description, schema]: Declared): string[] {
     }
     const ref = part.$ref
     if (typeof ref === 'string' && targetOf(schema, ref) === undefined) {
-      problems.push(`the $ref at ${place} leads to nothing`)
+      problems.push(`the $ref at ${place} has no target`)
     }
   }
   return problems
@@ -122,7 +122,7 @@ export function* partsOf(
   }
 }
 
-/** Return what a `$ref` such as `#/$defs/item` leads to in a schema. */
+/** Return the target of a `$ref`, such as `#/$defs/item`, in a schema. */
 export function targetOf(schema: unknown, ref: string): unknown {
   if (!ref.startsWith('#')) return undefined
   const pointer = unquoted(ref.slice(1))
@@ -141,7 +141,7 @@ export function targetOf(schema: unknown, ref: string): unknown {
 }
 
 /**
- * Return the name of the tool that a provider refuses, if its error says which.
+ * Return the name of the tool that a provider's error rejects, or ''.
  *
  * Providers write `tools[3]`, `tools.3.custom.name` or `Invalid schema for function 'name'`.
  */

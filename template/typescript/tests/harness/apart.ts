@@ -1,4 +1,4 @@
-// The tests run in a folder of their own, as an agent that no collection of yours concerns.
+// Runs the tests in an empty folder, without your collections.
 
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -8,5 +8,5 @@ const folder = mkdtempSync(join(tmpdir(), 'apart-'))
 process.chdir(folder)
 for (const name of ['collections', 'agents']) mkdirSync(name)
 writeFileSync('agents/apart.agent.md', '---\nagent_id: "apart"\nmemory: {mode: "none"}\n---\n')
-process.on('exit', () => process.chdir(tmpdir())) // Windows deletes no folder that is in use
+process.on('exit', () => process.chdir(tmpdir())) // Windows cannot delete a folder in use
 process.on('exit', () => rmSync(folder, { recursive: true, force: true }))

@@ -1,4 +1,4 @@
-// A client of a server whose model plays a script.
+// A test client of a server with a scripted model.
 
 import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
@@ -31,12 +31,12 @@ export const KEY = 'Idempotency-Key'
 const HOST = { Host: '127.0.0.1:8080' }
 const JSON_ONLY = { Accept: 'application/json' }
 const EVENTS = { Accept: 'text/event-stream' }
-// A test that would hang fails instead.
+// Fail a hanging test.
 const PATIENCE_MILLISECONDS = 20_000
 
 mock.method(console, 'error', () => {}) // the log
 
-// The developer's own settings do not affect a test.
+// Ignore the developer's settings.
 for (const name in process.env) {
   if (/^(AGENT_ID|MODEL|SECRET|SESSION)/.test(name)) delete process.env[name]
 }
@@ -44,7 +44,7 @@ Object.assign(process.env, ENVIRONMENT)
 
 type Fields = Record<string, string>
 
-/** The identity of a caller, and a signal at which its connection is closed. */
+/** A caller's identity, and the signal that disconnects it. */
 interface Caller {
   session?: string
   actor?: string
@@ -52,13 +52,13 @@ interface Caller {
   signal?: AbortSignal
 }
 
-/** A response of the server, and the fields of its JSON. */
+/** A response of the server and the fields of its JSON. */
 export interface AgentResponse {
   status: number
   headers: Fields
   /** The body, unchanged. */
   text: string
-  /** Its JSON, if it is an object. */
+  /** The JSON object of the body. */
   body: any
   session_id?: string
   /** The number of the turn. */
@@ -66,7 +66,7 @@ export interface AgentResponse {
   reply?: string
   /** The type of the error, such as "model_failed". */
   error?: string
-  /** The tool calls that wait for an approval. */
+  /** The pending approvals. */
   waiting?: { id: string; tool: string; input: unknown }[]
   dropped?: boolean
   ended?: boolean
@@ -92,12 +92,12 @@ export class Client {
     this.runtime.model = this.model
   }
 
-  /** Send a prompt, and return the response. */
+  /** Send a prompt and return the response. */
   say(prompt: string, caller: Caller = {}): Promise<AgentResponse> {
     return this.post({ prompt }, headersOf(caller), caller.signal)
   }
 
-  /** Send a prompt, and return the response as server-sent events. */
+  /** Send a prompt and return the response as server-sent events. */
   stream(prompt: string, caller: Caller = {}): Promise<AgentResponse> {
     return this.post({ prompt }, { ...EVENTS, ...headersOf(caller) }, caller.signal)
   }
@@ -107,7 +107,7 @@ export class Client {
     return this.post({ end_session: true }, headersOf(caller))
   }
 
-  /** Send a body to POST /invocations; a text or bytes are sent unchanged. */
+  /** Send JSON or unchanged text or bytes to POST /invocations. */
   post(body: object | string, headers: Fields = {}, signal?: AbortSignal): Promise<AgentResponse> {
     const isRaw = typeof body === 'string' || Buffer.isBuffer(body)
     const content = isRaw ? body : JSON.stringify(body)
@@ -153,7 +153,7 @@ export class Client {
     return chunks
   }
 
-  /** Return the messages of a session, in the form of the framework. */
+  /** Return the messages of a session in the framework's format. */
   async messages<Message>(session: string): Promise<Message[]> {
     const { data } = await this.runtime.sessions.read(session, null)
     return data.messages as Message[]
@@ -161,9 +161,9 @@ export class Client {
 }
 
 /**
- * Return a client of a server with all capabilities, also yours, which are open during a test.
+ * Return a client of a server with your capabilities, opened during the test.
  *
- * Settings come from the environment, then from `values`.
+ * `values` override settings from the environment.
  */
 export async function openClient(
   context: TestContext,
@@ -198,7 +198,7 @@ export async function until(condition: () => boolean): Promise<void> {
   }
 }
 
-/** Return the lines that are logged from now until the test is over. */
+/** Return the log lines from now to the end of the test. */
 export function captureLog(context: TestContext): string[] {
   const lines: string[] = []
   context.mock.method(console, 'error', (...values: unknown[]) => lines.push(format(...values)))
@@ -210,7 +210,7 @@ const empty = { format: 'module', shortCircuit: true,
   source: 'export const OWN_SETTINGS = {}, OWN_CAPABILITIES = []' }
 registerHooks({ load: (url, context, next) =>
   url.endsWith('/own_capabilities.ts') ? empty : next(url, context) })`
-/** Leaves out your capabilities, which may refuse to start, or to answer nobody. */
+/** Replaces `own_capabilities`, which may need settings or reject turns. */
 export const ALONE = { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(HOOKS)}` }
 
 /** Run a command of the agent with this input. */

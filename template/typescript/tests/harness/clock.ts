@@ -1,8 +1,8 @@
-// A clock that only a test moves.
+// A clock that tests control.
 
 import type { TestContext } from 'node:test'
 
-/** Stops timeouts, intervals and `performance.now()` until the test is over. */
+/** Controls timeouts, intervals and `performance.now()` until the test ends. */
 export class Clock {
   readonly #context: TestContext
   #milliseconds = performance.now()
@@ -13,7 +13,7 @@ export class Clock {
     context.mock.timers.enable({ apis: ['setTimeout', 'setInterval'] })
   }
 
-  /** Let so many seconds pass at once. */
+  /** Advance the clock by `seconds`. */
   advance(seconds: number): void {
     this.#milliseconds += seconds * 1000
     this.#context.mock.timers.tick(seconds * 1000)

@@ -1,4 +1,4 @@
-// The steps of a script for a model; `scripted_model.ts` has the model that plays them.
+// The steps of a script for the model in `scripted_model.ts`.
 //
 // For example, this model fails in the middle of its second answer:
 //
@@ -6,7 +6,7 @@
 
 type StopReason = 'tool_call' | 'length' | 'filter' | 'cut'
 
-/** A part of an answer; the functions below make them. */
+/** A step of an answer; create steps with the functions below. */
 export type Step =
   | { type: 'reply'; texts: string[] }
   | { type: 'reasoning'; text: string }
@@ -15,36 +15,36 @@ export type Step =
   | { type: 'fail'; error: Error }
   | { type: 'stop'; reason: StopReason }
 
-/** The answer of a model to one request: a step, or several of them. */
+/** The model's answer to a request: a step or a list of steps. */
 export type Answer = Step | readonly Step[]
 
-/** Stream a text, in these parts. */
+/** Send text, in one or more chunks. */
 export function reply(...texts: string[]): Step {
   return { type: 'reply', texts }
 }
 
-/** Stream reasoning, which the provider has signed. */
+/** Send signed reasoning. */
 export function reasoning(text: string): Step {
   return { type: 'reasoning', text }
 }
 
-/** Call a tool. Arguments that are a string are sent unchanged, even if they are not JSON. */
+/** Call a tool. A string as arguments is sent unchanged. */
 export function toolCall(name: string, args: object | string, id = 'call'): Step {
   const input = typeof args === 'string' ? args : JSON.stringify(args)
   return { type: 'toolCall', id, name, input }
 }
 
-/** Stream nothing until the promise resolves or the turn ends; without one, until then. */
+/** Wait until the promise resolves or the turn ends. */
 export function wait(promise: Promise<unknown> = new Promise(() => {})): Step {
   return { type: 'wait', promise }
 }
 
-/** Break off with an error. As the first step it refuses the request. */
+/** Throw an error, like a model's client; as the first step, reject the request. */
 export function fail(error: Error): Step {
   return { type: 'fail', error }
 }
 
-/** End the answer for another reason than that the model has finished. */
+/** End the answer for an unusual reason; `cut` ends the stream without a reason. */
 export function stop(reason: StopReason): Step {
   return { type: 'stop', reason }
 }

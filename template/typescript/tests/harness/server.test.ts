@@ -1,4 +1,4 @@
-// The HTTP contract, and what the settings allow.
+// The HTTP contract and the commands.
 
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
@@ -22,10 +22,10 @@ const INVALID_SESSION = { [SESSION]: 'x'.repeat(257) }
 const INVALID_ACTOR = { [ACTOR]: 'a@b' }
 const INVALID_KEY = { [KEY]: 'a b' }
 
-/** An array that is nested as deep as a body with one more level may be. */
+/** An array of 63 levels, to nest in an object. */
 const DEEPEST = '['.repeat(63) + ']'.repeat(63)
 
-describe('the first check that fails is reported', () => {
+describe('the first failed check is reported', () => {
   const client = new Client([], { maxBodyBytes: 1000, maxPromptChars: 1 })
 
   function isRefused(answer: AgentResponse, status: number, error: string): void {
@@ -33,7 +33,7 @@ describe('the first check that fails is reported', () => {
     assert.equal(answer.error, error)
   }
 
-  test('a method that the path does not support', async () => {
+  test('an unsupported method', async () => {
     const answer = await client.get('/invocations')
     isRefused(answer, 405, 'method_not_allowed')
   })
@@ -43,7 +43,7 @@ describe('the first check that fails is reported', () => {
     isRefused(answer, 404, 'not_found')
   })
 
-  test('a foreign host, also of a ping', async () => {
+  test('a foreign host, even of a ping', async () => {
     const answer = await client.get('/ping', FOREIGN_HOST)
     isRefused(answer, 403, 'origin_forbidden')
   })
@@ -54,7 +54,7 @@ describe('the first check that fails is reported', () => {
     isRefused(answer, 403, 'origin_forbidden')
   })
 
-  test('a body that is too large, before the session', async () => {
+  test('a large body, before the session', async () => {
     const answer = await client.post('x'.repeat(2000), INVALID_SESSION)
     isRefused(answer, 413, 'payload_too_large')
   })
@@ -65,7 +65,7 @@ describe('the first check that fails is reported', () => {
     assert.notEqual(answer.session_id, INVALID_SESSION[SESSION])
   })
 
-  test('a number that JSON lacks, before actor and key', async () => {
+  test('NaN, before actor and key', async () => {
     const answer = await client.post('{"prompt": NaN}', { ...INVALID_ACTOR, ...INVALID_KEY })
     isRefused(answer, 400, 'invalid_json')
   })
@@ -85,27 +85,27 @@ describe('the first check that fails is reported', () => {
     isRefused(answer, 400, 'invalid_actor')
   })
 
-  test('a body that is no object', async () => {
+  test('a body that is not an object', async () => {
     isRefused(await client.post([]), 400, 'invalid_request')
   })
 
-  test('a prompt that is no text', async () => {
+  test('a prompt that is not a string', async () => {
     isRefused(await client.post({ prompt: 1 }), 400, 'invalid_request')
   })
 
-  test('a prompt that is blank', async () => {
+  test('a blank prompt', async () => {
     isRefused(await client.post({ prompt: '\ufeff' }), 400, 'invalid_request')
   })
 
-  test('a prompt with half a character', async () => {
+  test('a lone surrogate', async () => {
     isRefused(await client.post('{"prompt": "\\ud800"}'), 400, 'invalid_request')
   })
 
-  test('a prompt that is too long', async () => {
+  test('a long prompt', async () => {
     isRefused(await client.post({ prompt: '12' }), 400, 'invalid_request')
   })
 
-  test('a prompt that also ends its session', async () => {
+  test('a prompt and an end', async () => {
     const body = { prompt: '1', end_session: true }
     isRefused(await client.post(body, { [SESSION]: 'ada' }), 400, 'invalid_request')
   })
@@ -116,7 +116,7 @@ describe('a reply', () => {
   const DONE = 'event: done\ndata: {"session_id":"ada","turn":1}\n\n'
   const script = [[reply(' ', 'hé'), toolCall('word_count', { text: 'a' })], reply('\ud800')]
 
-  test('is streamed as events; half a character is replaced', async () => {
+  test('can be a stream; lone surrogates are replaced', async () => {
     const client = new Client(script)
     const answer = await client.stream('Hello.', ADA)
     assert.equal(answer.status, 200)
@@ -124,14 +124,14 @@ describe('a reply', () => {
     assert.equal(answer.text, `data: " "\n\ndata: "hé"\n\ndata: "\ufffd"\n\n${DONE}`)
   })
 
-  test('is an object if the client accepts only JSON', async () => {
+  test('can be JSON', async () => {
     const client = new Client(script)
     const answer = await client.say('Hello.', ADA)
     assert.equal(answer.status, 200)
     assert.equal(answer.text, '{"session_id":"ada","turn":1,"reply":" hé\ufffd"}')
   })
 
-  test('comes again, whole, for the same key', async () => {
+  test('is repeated whole for the same key', async () => {
     const client = new Client(script)
     await client.stream('Hello.', { ...ADA, key: 'retry' })
     const events = await client.stream('Hello.', { ...ADA, key: 'retry' })
@@ -141,19 +141,19 @@ describe('a reply', () => {
     assert.equal(client.model.requests.length, 2)
   })
 
-  test('comes for a prompt of the largest length, beside any other fields', async () => {
+  test('follows a prompt of the maximum length, beside other fields', async () => {
     const client = new Client([], { maxPromptChars: 1 })
     const answer = await client.post(`{"prompt": "é", "deep": ${DEEPEST}, "text": "[[${DEEPEST}"}`)
     assert.equal(answer.reply, 'ok')
   })
 
-  test('comes under any name of a server that is open to other machines', async () => {
+  test('is sent for any host of a server for other machines', async () => {
     const client = new Client([], { host: '0.0.0.0' })
     const answer = await client.post({ prompt: 'Hello.' }, { Host: 'example.org' })
     assert.equal(answer.reply, 'ok')
   })
 
-  test('comes under the name of the own machine', async () => {
+  test('is sent for localhost', async () => {
     const answer = await new Client().post({ prompt: 'Hello.' }, { Host: '[::1]:8080' })
     assert.equal(answer.reply, 'ok')
   })
@@ -162,7 +162,7 @@ describe('a reply', () => {
 describe('a failure', () => {
   const ADA = { session: 'ada' }
 
-  test('before the first text is a status, which quotes nothing', async (context) => {
+  test('before the first text is a status without a quote', async (context) => {
     const log = captureLog(context)
     const client = new Client([[reply(' '), fail(new Error('secret'))]])
     const answer = await client.stream('Hello.', ADA)
@@ -174,7 +174,7 @@ describe('a failure', () => {
     assert.doesNotMatch(log.join('\n'), /secret/)
   })
 
-  test('after the first text is an event, which quotes nothing', async (context) => {
+  test('after the first text is an event without a quote', async (context) => {
     const log = captureLog(context)
     const client = new Client()
     context.mock.method(client.runtime, 'committed', () => {
@@ -188,7 +188,7 @@ describe('a failure', () => {
 })
 
 describe('a silent stream', () => {
-  test('has comments, which keep its connection open', async (context) => {
+  test('has comments that keep its connection open', async (context) => {
     const clock = new Clock(context)
     const silence = Promise.withResolvers<void>()
     const script = [[wait(silence.promise), fail(new Error('secret'))]]
@@ -203,7 +203,7 @@ describe('a silent stream', () => {
     assert.match(text, /^(: keep-alive\n\n)+event: error\ndata: {"error":{"type":"model_failed"/)
   })
 
-  test('has none while a turn may still be refused with a status', async (context) => {
+  test('has no comments before the turn has begun', async (context) => {
     const clock = new Clock(context)
     const silence = Promise.withResolvers<void>()
     const client = new Client([[wait(silence.promise), reply('ok')]], { keepAliveSeconds: 15 })
@@ -222,7 +222,7 @@ describe('a silent stream', () => {
 })
 
 describe('a shutdown', () => {
-  test('lets turns finish, and refuses new ones', async () => {
+  test('lets turns finish and rejects new turns', async () => {
     const work = Promise.withResolvers<void>()
     const client = new Client([[wait(work.promise), reply('done')]])
     const running = client.say('Hello.', { session: 'ada' })
@@ -241,7 +241,7 @@ describe('a shutdown', () => {
     assert.match(idle.text, /^{"status":"Healthy","time_of_last_update":\d+}$/)
   })
 
-  test('cancels turns at the end of the grace period', async () => {
+  test('cancels turns after the grace period', async () => {
     const client = new Client([wait()])
     const running = client.say('Hello.', { session: 'ada' })
     await until(() => client.model.requests.length === 1)
@@ -251,20 +251,20 @@ describe('a shutdown', () => {
   })
 })
 
-test('a bad setting is named with what is allowed', () => {
+test('check names an invalid setting and its allowed values', () => {
   const { status, stdout } = run(['check', '--json'], '', { ...ALONE, PORT: '70000' })
   assert.equal(status, 1)
-  assert.match(stdout, /"message":"PORT is '70000': allowed is a whole number from 0 to 65535\."/)
+  assert.match(stdout, /"message":"PORT is '70000': use a whole number from 0 to 65535\."/)
 })
 
-test('chat obeys commands that never go to the model', () => {
+test('chat sends no commands to the model', () => {
   const { status, stdout } = run(['chat'], 'I am Ada.\n\n/new\nWho am I?\n/help\nquit\n', ALONE)
   assert.equal(status, 0)
   assert.match(stdout, /Now you said: "Who am I\?"/)
   assert.doesNotMatch(stdout, /Earlier you said|said: .\/|said: .quit/)
 })
 
-test('chat talks line by line from a pipe', () => {
+test('chat reads lines from a pipe', () => {
   const { stdout } = run(['chat'], 'I am Ada.\nWho am I?\n', ALONE)
   assert.match(stdout, /Earlier you said: "I am Ada\." Now you said: "Who am I\?"/)
 })

@@ -1,4 +1,4 @@
-// A turn is a transaction: it is committed whole, or the session is unchanged.
+// A turn is a transaction: it commits, or the session stays unchanged.
 
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
@@ -11,7 +11,7 @@ import { type Answer, fail, reply, type Step, stop, toolCall, wait } from './scr
 const CALL = toolCall('word_count', { text: 'a b' })
 
 describe('a session', () => {
-  test('the least recently used session is dropped when there are too many', async () => {
+  test('the least recently used session is dropped', async () => {
     const client = new Client([], { sessionCapacity: 2 })
     await client.say('Hello.', { session: 'first' })
     await client.say('Hello.', { session: 'second' })
@@ -33,7 +33,7 @@ describe('a session', () => {
     assert.equal(late.turn, 1)
   })
 
-  test('a session that is only read stays, too', async (context) => {
+  test('a session that is only read stays', async (context) => {
     const clock = new Clock(context)
     const client = new Client([], { sessionIdleSeconds: 10 })
     await client.say('Hello.', { session: 'ada', key: 'retry' })
@@ -45,7 +45,7 @@ describe('a session', () => {
     assert.equal(next.turn, 2)
   })
 
-  test('a request without a session gets a new one', async () => {
+  test('a request without a session creates a session', async () => {
     const client = new Client()
     const one = await client.say('Hello.')
     const other = await client.say('Hello.')
@@ -62,7 +62,7 @@ describe('a session', () => {
     assert.equal(ended.error, 'invalid_request')
   })
 
-  test('an actor and a key have to be valid', async () => {
+  test('actor and key are validated', async () => {
     const client = new Client()
     const both = await client.say('Hello.', { session: 'ada', actor: 'Zoé', key: 'clé' })
     assert.equal(both.error, 'invalid_actor')
@@ -70,7 +70,7 @@ describe('a session', () => {
     assert.equal(key.error, 'invalid_request')
   })
 
-  test('a session belongs to the actor of its first turn', async () => {
+  test('the first actor owns a session', async () => {
     const client = new Client()
     await client.say('Hello.', { session: 'shared', actor: 'ada' })
     const other = await client.say('Hello.', { session: 'shared', actor: 'bob' })
@@ -81,7 +81,7 @@ describe('a session', () => {
     assert.equal(owner.turn, 2)
   })
 
-  test('a session of no actor is closed to every actor, until it ends', async () => {
+  test('callers without an actor own their sessions, until they end', async () => {
     const client = new Client()
     await client.say('Hello.', { session: 'shared' })
     const turn = await client.say('Hello.', { session: 'shared', actor: 'ada' })
@@ -94,12 +94,12 @@ describe('a session', () => {
     assert.equal(next.turn, 1)
   })
 
-  test('a session that does not exist can be ended', async () => {
+  test('an unknown session can be ended', async () => {
     const answer = await new Client().end({ session: 'unknown' })
     assert.equal(answer.ended, true)
   })
 
-  test('the key of a turn repeats it', async () => {
+  test('a repeated key returns its turn', async () => {
     const client = new Client()
     await client.say('One.', { session: 'ada' })
     await client.say('Two.', { session: 'ada' })
@@ -114,7 +114,7 @@ describe('a session', () => {
     assert.equal(client.model.requests.length, 4)
   })
 
-  test('a turn without a key is no repetition', async () => {
+  test('a turn without a key is new', async () => {
     const client = new Client()
     await client.say('One.', { session: 'ada', key: 'first' })
     await client.say('Two.', { session: 'ada' })
@@ -126,7 +126,7 @@ describe('a session', () => {
     assert.equal(fourth.turn, 4)
   })
 
-  test('history is cut to half when it is too long, in front of a prompt', async () => {
+  test('a long history is cut to half, before a prompt', async () => {
     const script = [reply('a'), reply('b'), reply('c'), reply('d'), reply('e')]
     const client = new Client(script, { historyMessages: 8 })
     for (const prompt of ['1', '2', '3', '4', '5', '6']) {
@@ -137,7 +137,7 @@ describe('a session', () => {
     assert.deepEqual(sixth, ['4', 'd', '5', 'e', '6'])
   })
 
-  test('a single turn that is too long is kept whole', async () => {
+  test('a long turn is kept whole', async () => {
     const client = new Client([CALL, CALL, CALL, CALL], { historyMessages: 8 })
     await client.say('Count.', { session: 'ada' })
     await client.say('Thanks.', { session: 'ada' })
@@ -146,7 +146,7 @@ describe('a session', () => {
     assert.deepEqual(client.model.conversations.at(-1), [...first, 'Thanks.'])
   })
 
-  test('a turn is replaced with all that came after it', async () => {
+  test('a turn is replaced with all later turns', async () => {
     const client = new Client([reply('a'), reply('b'), reply('c'), reply('d')])
     for (const prompt of ['1', '2', '3']) await client.say(prompt, { session: 'ada' })
     const replaced = await client.post({ replace_turn: 2, prompt: '4' }, { [SESSION]: 'ada' })
@@ -156,7 +156,7 @@ describe('a session', () => {
     assert.deepEqual(client.model.conversations.at(-1), ['1', 'a', '4', 'd', '5'])
   })
 
-  test('a fork is a new session with the turns up to one of them', async () => {
+  test('a fork is a new session with the first turns', async () => {
     const client = new Client([reply('a'), reply('b')])
     for (const prompt of ['1', '2']) await client.say(prompt, { session: 'ada' })
     const forked = await client.post({ fork: 'copy', at_turn: 1 }, { [SESSION]: 'ada' })
@@ -170,7 +170,7 @@ describe('a session', () => {
 })
 
 describe('a failed turn leaves the session unchanged', () => {
-  /** Fail a turn of a session that is new, and see that nothing of it was kept. */
+  /** Fail the first turn of a session, and assert that it changed nothing. */
   async function failsWith(error: string, script: readonly Answer[]): Promise<void> {
     const client = new Client(script, { maxSteps: 3 })
     const failed = await client.say('Fail.', { session: 'ada', key: 'retry' })
@@ -178,7 +178,7 @@ describe('a failed turn leaves the session unchanged', () => {
     await leavesNothing(client)
   }
 
-  /** The session has no owner, no key and no messages. */
+  /** Assert that the session has no owner, key and messages. */
   async function leavesNothing(client: Client): Promise<void> {
     client.model.script = []
     const owner = { session: 'ada', actor: 'ada' }
@@ -195,7 +195,7 @@ describe('a failed turn leaves the session unchanged', () => {
     await failsWith('model_failed', [called, [reply('half'), fail(new Error('secret'))]])
   })
 
-  test('when an error of yours is the cause of the failure', async () => {
+  test('when your code throws', async () => {
     const own = new Error('of a hook', { cause: new AgentError('session_forbidden') })
     const error = new Error('of the framework', { cause: own })
     await failsWith('session_forbidden', [called, fail(error)])
@@ -205,11 +205,11 @@ describe('a failed turn leaves the session unchanged', () => {
     await failsWith('model_failed', [called, [reply('half'), stop('cut')]])
   })
 
-  test('when the reply is only white space', async () => {
+  test('when the reply is blank', async () => {
     await failsWith('empty_reply', [called, reply(' \n\u0085\u2003\ufeff')])
   })
 
-  test('when the reply is cut at its largest length', async () => {
+  test('when the reply reaches the length limit', async () => {
     await failsWith('reply_incomplete', [called, [reply('half'), stop('length')]])
   })
 
@@ -217,11 +217,11 @@ describe('a failed turn leaves the session unchanged', () => {
     await failsWith('reply_incomplete', [called, [reply('half'), stop('filter')]])
   })
 
-  test('when the model calls tools for ever', async () => {
+  test('when the model makes too many tool calls', async () => {
     await failsWith('reply_incomplete', [called, called, called, called])
   })
 
-  test('when it takes too long', async (context) => {
+  test('when it times out', async (context) => {
     const clock = new Clock(context)
     const client = new Client([called, [reply('half'), wait()]], { turnTimeoutSeconds: 30 })
     const turn = client.say('Wait.', { session: 'ada', key: 'retry' })
@@ -233,7 +233,7 @@ describe('a failed turn leaves the session unchanged', () => {
 })
 
 describe('turns of a session', () => {
-  test('turns of a session run one by one, beside those of other sessions', async () => {
+  test('turns of a session run in sequence, beside other sessions', async () => {
     const first = Promise.withResolvers<void>()
     const client = new Client([[wait(first.promise), reply('one')]])
     const { tasks } = client.runtime.turns
@@ -241,7 +241,7 @@ describe('turns of a session', () => {
     await until(() => client.model.requests.length === 1)
     for (const prompt of ['2', '3']) {
       turns.push(client.say(prompt, { session: 'ada' }))
-      await until(() => tasks.size === turns.length) // so that they arrive in this order
+      await until(() => tasks.size === turns.length) // fixes their order
     }
     const other = await client.say('Hello.', { session: 'bob' })
     assert.equal(other.turn, 1)
@@ -255,7 +255,7 @@ describe('turns of a session', () => {
     assert.deepEqual(third, ['1', 'one', '2', 'ok', '3'])
   })
 
-  test('a full queue refuses a turn', async () => {
+  test('a full queue rejects a turn', async () => {
     const first = Promise.withResolvers<void>()
     const client = new Client([[wait(first.promise), reply('one')]], { sessionQueue: 2 })
     const { tasks } = client.runtime.turns
@@ -272,7 +272,7 @@ describe('turns of a session', () => {
     assert.equal(next.turn, 4)
   })
 
-  test('a client that leaves ends its turn', async () => {
+  test('a disconnect cancels the turn', async () => {
     const client = new Client([[reply('half'), wait()]])
     const leave = new AbortController()
     const left = client.say('1', { session: 'ada', signal: leave.signal })
@@ -284,7 +284,7 @@ describe('turns of a session', () => {
     assert.deepEqual(client.model.conversations.at(-1), ['2'])
   })
 
-  test('a client that leaves gives up its place in the queue', async () => {
+  test('a disconnect frees a place in the queue', async () => {
     const first = Promise.withResolvers<void>()
     const client = new Client([[wait(first.promise), reply('one')]], { sessionQueue: 2 })
     const { queues } = client.runtime.sessions
@@ -297,7 +297,7 @@ describe('turns of a session', () => {
     leave.abort()
     await assert.rejects(left, { name: 'AbortError' })
     await until(() => tasks.size === 1)
-    // Two may wait again, and neither passes the turn that runs.
+    // Two turns can wait again, behind the running turn.
     const three = client.say('3', { session: 'ada' })
     await until(() => tasks.size === 2)
     const four = client.say('4', { session: 'ada' })

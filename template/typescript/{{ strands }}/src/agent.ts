@@ -1,4 +1,4 @@
-// The agent: what it is told, and what it can do. This is the file to make your own.
+// Your agent: system prompt and tools. Edit this file.
 
 import { tool } from '@strands-agents/sdk'
 import { z } from 'zod'

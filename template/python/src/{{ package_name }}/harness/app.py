@@ -1,4 +1,4 @@
-"""The agent as a whole: the owner's modules and the capabilities of the answers."""
+"""The application: the owner's modules and the enabled capabilities."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,18 +19,18 @@ class OwnModule(Protocol):
 
     @property
     def OwnSettings(self) -> type[CoreSettings]:
-        """The settings of the owner."""
+        """The owner's settings."""
 
     @property
     def OWN_CAPABILITIES(self) -> Sequence[type[Capability]]:
-        """The capabilities of the owner."""
+        """The owner's capabilities."""
 
 
 class AgentApp:
-    """An agent: your modules, and what the harness makes of them.
+    """An agent composed of your modules and the harness.
 
-    `load` imports the modules that need a framework: commands that run no turn do not call it.
-    `folder` has your modules.
+    `load` imports the modules that need a framework; commands without turns do not call it.
+    `folder` contains your modules.
     """
 
     def __init__(self, load: LoadModules, *, own: OwnModule, folder: Path) -> None:
@@ -40,7 +40,7 @@ class AgentApp:
 
     @cached_property
     def settings_class(self) -> type[Settings]:
-        """The settings of the core, of the capabilities and of the owner."""
+        """The settings of the core, the capabilities and the owner."""
         kind = type("Settings", (self.own.OwnSettings, Settings), {})
         return cast("type[Settings]", dataclass(frozen=True)(kind))
 
@@ -49,14 +49,14 @@ class AgentApp:
         return self.settings_class.read()
 
     def make_capabilities(self, settings: Settings) -> list[Capability]:
-        """Return the capabilities, the owner's last."""
+        """Return the capabilities; the owner's come last."""
         capabilities: list[Capability] = []
         for kind in [*load_kinds(), *self.own.OWN_CAPABILITIES]:
             capabilities.append(kind(settings, [*capabilities], self.load))
         return capabilities
 
     def load_capabilities(self) -> list[Capability]:
-        """Return the capabilities, for commands that run no turn; refuse errors in the settings."""
+        """Return the capabilities for a command without turns, or reject invalid settings."""
         settings, findings = self.read_settings()
         refuse_errors(findings)
         return self.make_capabilities(settings)

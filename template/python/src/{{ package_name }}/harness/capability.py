@@ -1,4 +1,4 @@
-"""What can plug into an agent: a store, a page, or something of your own."""
+"""The base class of capabilities, such as a store, a page or your own."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,12 +16,12 @@ from .sessions.session_store import SessionStore
 from .sessions.sessions import SessionHooks, Sessions
 from .settings import CoreSettings
 
-# By method and path, such as "GET /files/{name}".
+# Keys are method and path, such as "GET /files/{name}".
 Routes = dict[str, Handler | Route]
 
 
 class Runtime(Protocol):
-    """What a process consists of, for capabilities and routes."""
+    """The running agent, for capabilities and routes."""
 
     @property
     def settings(self) -> CoreSettings:
@@ -32,19 +32,19 @@ class Runtime(Protocol):
         """The sessions of the process."""
 
     def spawn(self, request: TurnRequest, *, emit: Emit = discard) -> asyncio.Task[TurnResult]:
-        """Run a turn in a task; to cancel the task cancels the turn.
+        """Run a turn in a task. Await the task for the result; cancel it to cancel the turn.
 
-        Await the task for the result. Raises AgentError, as the task does: `server_busy` and
-        `draining` if no turn may start, `invalid_request` and `actor_required`.
+        Raises AgentError, as the task does: `server_busy` or `draining` if no turn may start,
+        `invalid_request`, `actor_required`.
         """
 
 
 class Capability(SessionHooks):
-    """A part that plugs into the agent; a method you do not override does nothing.
+    """An extension of the agent; methods do nothing unless you override them.
 
-    Each process makes one of each class. The constructor must not read files or make clients:
-    `check` has not run yet. `before` holds the capabilities made before this one,
-    and `load` returns the modules of the owner, such as the one of the model.
+    Each process creates one instance per class. The constructor must not read files or create
+    clients, because `check` has not run yet. `before` holds the capabilities created earlier;
+    `load` returns the owner's modules.
     """
 
     def __init__(
@@ -55,11 +55,11 @@ class Capability(SessionHooks):
 
     @classmethod
     def find(cls, capabilities: Iterable["Capability"]) -> Self:
-        """Return the capability of this kind. Raises LookupError if there is none."""
+        """Return the first instance of this class. Raises LookupError if none exists."""
         for capability in capabilities:
             if isinstance(capability, cls):
                 return capability
-        raise LookupError(f"there is no {cls.__name__}")
+        raise LookupError(f"No capability is a {cls.__name__}.")
 
     @property
     def actor_required(self) -> bool:
@@ -68,7 +68,7 @@ class Capability(SessionHooks):
 
     @property
     def is_busy(self) -> bool:
-        """Whether data of a committed turn is still to be written."""
+        """Whether committed data is waiting to be written."""
         return False
 
     @property
@@ -78,50 +78,50 @@ class Capability(SessionHooks):
 
     @property
     def retention_notice(self) -> str:
-        """A sentence about what was kept of a session; `chat` prints it last."""
+        """A sentence about the saved data of a session; `chat` prints it last."""
         return ""
 
     def check(self) -> list[Finding]:
-        """Return findings about settings and files, without using the network."""
+        """Return findings about settings and files. Do not use the network."""
         return []
 
     async def ping(self) -> list[Finding]:
-        """Call what the capability depends on, for `check --connect`, and return findings.
+        """Call external services for `check --connect`, and return findings.
 
-        `open` is not called before this, nor `close` after it: close what you open. It must
-        finish within TURN_TIMEOUT_SECONDS.
+        Open and close clients here: `open` and `close` are not called. The time limit is
+        TURN_TIMEOUT_SECONDS.
         """
         return []
 
     async def open(self, runtime: Runtime) -> None:
-        """Connect. If it raises AgentError, the command prints its detail and ends.
+        """Connect. The command prints the detail of an AgentError and exits.
 
-        Keep `runtime` for jobs that spawn turns; before the first one, all capabilities are open.
+        Keep `runtime` for jobs that spawn turns. Turns start after all capabilities are open.
         """
 
     async def close(self) -> None:
         """Write the remaining data and disconnect, within SHUTDOWN_GRACE_SECONDS + 2."""
 
     def describe(self, address: str) -> list[str]:
-        """Return lines for the start of `serve`, such as what will be contacted."""
+        """Return lines for the start of `serve`, such as the hosts to contact."""
         return []
 
     def session_store(self) -> SessionStore | None:
-        """Return where the sessions live; the first capability that has a store decides."""
+        """Return the session store, or None; the first store wins."""
         return None
 
     def read(self, body: Mapping[str, Json], session_id: str) -> TurnRequest | None:
-        """Return the turn that a body of POST /invocations asks for, or None if it is not yours."""
+        """Parse a custom body of POST /invocations; return None to leave it to others."""
 
     def ask(
         self, result: TurnResult, request: TurnRequest, read: Callable[[str], str | None]
     ) -> TurnRequest | None:
-        """Ask a person in the terminal what a turn waits for; return the turn that goes on."""
+        """Ask the user of `chat` for approvals; return the request that resumes the turn."""
 
     def routes(self) -> Routes:
-        """Return routes; Host, Origin and API_TOKEN are checked before they are called.
+        """Return routes. The harness checks Host, Origin and API_TOKEN first.
 
-        A `Route` also has the actor of the request checked.
+        For a `Route` it checks the actor, too.
         """
         return {}
 
@@ -130,50 +130,50 @@ class Capability(SessionHooks):
         return {}
 
     def wrap(self, app: ASGIApp) -> ASGIApp:
-        """Return the server's app wrapped in your middleware; the first one's is outermost."""
+        """Wrap the server's app in middleware; the first capability wraps outermost."""
         return app
 
     def tools(self) -> list[Any]:
-        """Return tools for every turn; if a name occurs twice, the agent's own tool wins."""
+        """Return tools for every turn; the agent's own tool wins a name conflict."""
         return []
 
     @asynccontextmanager
     async def around(self, turn: Turn) -> AsyncIterator[None]:
-        """Surround a turn. AgentError before the `yield` refuses it; later errors are logged.
+        """Run code around a turn. AgentError before the `yield` rejects the turn.
 
-        After the `yield`, `turn.outcome` is final.
+        Later errors are only logged. After the `yield`, `turn.outcome` is final.
         """
         yield
 
     async def ended(self, turn: Turn) -> None:
-        """Use the outcome and the usage of a turn that ended, however it did."""
+        """Handle the end of any turn: `turn` has its outcome and usage."""
 
     def wrap_model(self, model: Any, actor: str | None, turn: Turn | None) -> Any:
-        """Return a model wrapped in your own, or another one, for requests on behalf of an actor.
+        """Wrap or replace the model for the requests of an actor.
 
-        The wrapping of the first capability is outermost. AgentError refuses the turn. `turn` is
-        None if no turn waits for the answers. `prepare` comes later.
+        The first capability wraps outermost; `prepare` runs later. AgentError rejects the turn.
+        `turn` is None for requests outside a turn.
         """
         return model
 
     async def before_change(self, change: Change) -> None:
-        """Raise AgentError to refuse to fork or end a session."""
+        """Raise AgentError to reject the fork or the end of a session."""
 
     def prepare(self, turn: Turn, options: dict[str, Any]) -> None:
-        """Change the arguments of the turn's agent: "model", "tools", and those you add.
+        """Change the options of the turn's agent: "model", "tools" and any you add.
 
-        Raise AgentError to refuse the turn.
+        Raise AgentError to reject the turn.
         """
 
     def committed(self, turn: Turn, messages: list[Any]) -> None:
-        """Use the messages that a committed turn added, in the framework's form. Not async."""
+        """Handle the messages of a committed turn, in the framework's format. Not async."""
 
 
 class App(Protocol):
-    """The agent as the commands of a capability see it: an AgentApp."""
+    """The AgentApp, for a capability's commands."""
 
     def load(self) -> Modules:
-        """Return the modules of the owner."""
+        """Return the owner's modules."""
 
     def read_settings(self) -> tuple[Any, list[Finding]]:
         """Read the environment and .env; return settings and findings."""
@@ -182,7 +182,7 @@ class App(Protocol):
         """Return the capabilities."""
 
     def load_capabilities(self) -> list[Capability]:
-        """Return the capabilities, for commands that run no turn; refuse errors in the settings."""
+        """Return the capabilities for a command without turns, or reject invalid settings."""
 
 
 def overrides(capability: Capability, method: str) -> bool:
@@ -191,7 +191,7 @@ def overrides(capability: Capability, method: str) -> bool:
 
 
 def check_all(capabilities: Iterable[Capability]) -> list[Finding]:
-    """Return the findings of all capabilities, without using the network."""
+    """Return the findings of all capabilities. Does not use the network."""
     findings = list[Finding]()
     for capability in capabilities:
         with _failures_in(findings, f"{type(capability).__name__}.check"):
@@ -202,14 +202,14 @@ def check_all(capabilities: Iterable[Capability]) -> list[Finding]:
 def wrap_model(
     capabilities: Iterable[Capability], model: Any, actor: str | None, turn: Turn | None = None
 ) -> Any:
-    """Return a model for requests on behalf of an actor; the first capability wraps it last."""
+    """Return the model for an actor as all capabilities wrap it; the first wraps outermost."""
     for capability in reversed([*capabilities]):
         model = capability.wrap_model(model, actor, turn)
     return model
 
 
 async def ping_all(capabilities: Iterable[Capability]) -> list[Finding]:
-    """Return the findings of all capabilities about what they depend on."""
+    """Return the findings of all capabilities about external services."""
     findings: list[Finding] = []
     for capability in capabilities:
         with _failures_in(findings, f"{type(capability).__name__}.ping"):
@@ -222,6 +222,6 @@ async def ping_all(capabilities: Iterable[Capability]) -> list[Finding]:
 def _failures_in(findings: list[Finding], method: str) -> Iterator[None]:
     try:
         yield
-    except Exception as error:  # noqa: BLE001 (one failure must not hide other findings)
-        what = f"{method} failed: {describe(error)}."
-        findings.append(diagnostic("CAPABILITY", what))
+    except Exception as error:  # noqa: BLE001 (a failure must not hide other findings)
+        message = f"{method} failed: {describe(error)}."
+        findings.append(diagnostic("CAPABILITY", message))

@@ -1,4 +1,4 @@
-"""The commands of the agent."""
+"""The command line of the agent."""
 
 import asyncio
 import errno
@@ -24,7 +24,7 @@ from .project import Project
 from .settings import CoreSettings, proxy_variables
 from .terminal.chat import chat
 
-# A command imports what loads a framework or a client when it runs, so that --help stays quick.
+# Commands import frameworks and clients when they run, so that --help stays fast.
 
 
 def make_cli(app: AgentApp) -> click.Group:
@@ -33,7 +33,7 @@ def make_cli(app: AgentApp) -> click.Group:
     @click.group()
     @click.pass_context
     def cli(context: click.Context) -> None:
-        """Talk to the agent here, serve it over HTTP, or check its settings."""
+        """Chat with the agent, serve it over HTTP, or check its settings."""
         context.obj = app
         enter_project()
         for name in ("stdin", "stdout", "stderr"):
@@ -41,7 +41,7 @@ def make_cli(app: AgentApp) -> click.Group:
         handler = logging.StreamHandler()
         handler.setFormatter(Formatter("%(asctime)s %(levelname)s %(message)s"))
         logging.basicConfig(handlers=[handler])
-        # These print exceptions that may quote prompts; asyncio's prints every refused connection.
+        # These loggers print exceptions that may quote prompts, or each rejected connection.
         for name in ("ai", "asyncio", "opentelemetry", "strands", "uvicorn"):
             logging.getLogger(name).setLevel("CRITICAL")
 
@@ -51,9 +51,9 @@ def make_cli(app: AgentApp) -> click.Group:
 
 
 def enter_project() -> None:
-    """Work in the folder of the project, with its .env, also when started in a folder of it.
+    """Change from a subfolder to the project folder, to read its .env.
 
-    A folder with settings or agents of its own is left alone.
+    Stay in a subfolder with its own .env or agents.
     """
     project = Project.package.resolve().parents[1]
     is_inside = project in Path.cwd().parents
@@ -62,24 +62,24 @@ def enter_project() -> None:
 
 
 def open_stream(name: str) -> None:
-    """Let a standard stream use UTF-8; open one that the caller has closed."""
+    """Set a standard stream to UTF-8; reopen a closed stream."""
     stream: Any = getattr(sys, name)
-    if stream is None:  # a file or a socket would get its number
+    if stream is None:  # otherwise a file or socket would get its number
         stream = open(os.devnull, "r" if name == "stdin" else "w")  # noqa: SIM115
         setattr(sys, name, stream)
     stream.reconfigure(encoding="utf-8", errors="replace")
 
 
 class OutputWithoutReader(io.FileIO):
-    """An output that a server writes to although its reader, such as `head`, has left."""
+    """An output that stays writable after its reader, such as `head`, exits."""
 
     def __init__(self, stream: Any) -> None:
         super().__init__(stream.fileno(), "w", closefd=False)
-        self.stream = stream  # closes the descriptor when nothing refers to it
+        self.stream = stream  # keeps the descriptor open
 
     def write(self, data: Any) -> int:
         try:
-            while (written := super().write(data)) is None:  # it does not block, and is full
+            while (written := super().write(data)) is None:  # a full non-blocking pipe
                 select([], [self], [])
             return written
         except BrokenPipeError:
@@ -88,10 +88,10 @@ class OutputWithoutReader(io.FileIO):
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--connect", is_flag=True, help="Also call each model, store and service in use.")
+@click.option("--connect", is_flag=True, help="Also call the models, stores and services.")
 @click.pass_obj
 def check(app: AgentApp, as_json: bool, connect: bool) -> None:
-    """Report errors in the settings and files; exit with 1 if there is one."""
+    """Report errors in settings and files; exit with 1 if any exist."""
     settings, findings = app.read_settings()
     modules = app.load()
     capabilities = app.make_capabilities(settings)
@@ -117,7 +117,7 @@ def check(app: AgentApp, as_json: bool, connect: bool) -> None:
 async def call_all(
     model: ModelModule, settings: CoreSettings, capabilities: list[Capability]
 ) -> list[Finding]:
-    """Return findings about the model and the services that the capabilities depend on."""
+    """Return findings about the model and the external services."""
     from .models.model_call import call_model
 
     findings = await call_model(model, settings, "MODEL", settings.model)
@@ -125,7 +125,7 @@ async def call_all(
 
 
 def check_runtime(model: ModelModule, settings: CoreSettings) -> list[Finding]:
-    """Return findings about the address of the server and the client of the model."""
+    """Return findings about the server's address and the model's client."""
     from .http.serve import listen
     from .runtime import make_model
 
@@ -133,9 +133,9 @@ def check_runtime(model: ModelModule, settings: CoreSettings) -> list[Finding]:
     try:
         listen(settings).close()
     except click.ClickException as error:
-        if getattr(error.__cause__, "errno", None) != errno.EADDRINUSE:  # perhaps by this agent
+        if getattr(error.__cause__, "errno", None) != errno.EADDRINUSE:  # this agent may be running
             findings.append(diagnostic("SET-HOST", error.message))
-    if proxy_variables():  # only the client of the model knows whether it can use them
+    if proxy_variables():  # only the model's client knows whether it supports them
         try:
             make_model(model, settings)
         except click.ClickException as error:
@@ -151,18 +151,18 @@ def check_own_tools(agent: AgentModule, capabilities: list[Capability]) -> list[
         from .turn import declaration_of
 
         findings = check_tools([declaration_of(tool) for tool in agent.TOOLS])
-        # Only an open capability knows its tools, such as those of a server: then the start checks.
+        # Capabilities may learn their tools in `open`; then the start checks FINAL_TOOLS.
         if any(overrides(it, "open") and overrides(it, "tools") for it in capabilities):
             return findings
         added = [tool for capability in capabilities for tool in capability.tools()]
         names = {declaration_of(tool)[0] for tool in [*agent.TOOLS, *added]}
         return [*findings, *check_final_tools(agent, names)]
-    except Exception as error:  # noqa: BLE001 (whatever an owner's module may cause)
-        return [report(f"The tools cannot be checked: {describe(error)}.")]
+    except Exception as error:  # noqa: BLE001 (from the owner's module)
+        return [report(f"Cannot check the tools: {describe(error)}.")]
 
 
 @click.command()
-@click.option("--reload", is_flag=True, help="Restart when a file of the project changes.")
+@click.option("--reload", is_flag=True, help="Restart when a project file changes.")
 @click.pass_obj
 def serve(app: AgentApp, reload: bool) -> None:
     """Serve the agent over HTTP on HOST and PORT."""
@@ -176,7 +176,7 @@ def serve(app: AgentApp, reload: bool) -> None:
         from .http.reload import serve_with_reload
 
         serve_with_reload()
-    gc.disable()  # until it listens: to look for garbage takes a tenth of the start
+    gc.disable()  # until it listens: collection takes 10 % of the start
     from .http.serve import run_server
 
     run_server(app)

@@ -1,4 +1,4 @@
-"""The vocabulary of the agent: headers, errors, valid input, and what a turn takes and emits."""
+"""The HTTP contract (headers, errors, input formats) and the types of turns."""
 
 import asyncio
 import json
@@ -12,14 +12,14 @@ from dataclasses import KW_ONLY, dataclass, field
 from threading import Event
 from typing import TYPE_CHECKING, Any, TypedDict
 
-if TYPE_CHECKING:  # it takes 0.1 s to load
+if TYPE_CHECKING:  # importing pydantic takes 0.1 s
     from pydantic import BaseModel
 
 PREFIX = "X-Amzn-Bedrock-AgentCore-Runtime-"
 SESSION_HEADER = PREFIX + "Session-Id"
 ACTOR_HEADERS = (PREFIX + "User-Id", PREFIX + "Custom-Actor-Id")
-TOKEN_HEADER = "X-API-Token"  # instead of Authorization
-NO_SNIFF = {"X-Content-Type-Options": "nosniff"}  # JSON is JSON, also for a browser
+TOKEN_HEADER = "X-API-Token"  # replaces Authorization
+NO_SNIFF = {"X-Content-Type-Options": "nosniff"}  # browsers must not guess another type
 KEY_HEADERS = ("Idempotency-Key", PREFIX + "Custom-Idempotency-Key")
 
 Json = Mapping[str, "Json"] | Sequence["Json"] | str | float | bool | None
@@ -28,12 +28,12 @@ SESSION_ID = "[A-Za-z0-9][A-Za-z0-9_-]{0,255}"
 ACTOR_ID = "(?=.{1,255}$)[A-Za-z0-9][A-Za-z0-9_/-]*(:[A-Za-z0-9_/-]+)*"
 KEY = "[!-~]{1,128}"
 KEY_FORM = "An idempotency key is 1 to 128 visible ASCII characters and needs a session."
-# Unicode White_Space and U+FEFF; Python's own idea of white space is another.
+# Unicode White_Space and U+FEFF; `str.isspace` uses a different set.
 BLANK = "[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]*"
 
 # Control characters except tab and line feed: they could move the cursor or retitle the window.
 CONTROL = "[\x00-\x08\x0b-\x1f\x7f-\x9f]"
-# Invisible letters, marks and symbols, which `str.isprintable` takes for visible.
+# Invisible letters, marks and symbols that `str.isprintable` accepts.
 INVISIBLE = (
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
     "\U000e0100-\U000e01ef]"
@@ -43,7 +43,7 @@ ACTOR_FORM = (
     "An actor id has 1 to 255 characters: letters, digits, _ - / and single colons between them."
     " It starts with a letter or digit. For an e-mail address, send its SHA-256."
 )
-# By type: the HTTP status and the message. Callers see only this message.
+# HTTP status and default message by type.
 ERRORS = {
     "invalid_json": (400, "Send one JSON value in UTF-8, nested at most 64 levels deep."),
     "invalid_request": (400, "The request is not valid."),
@@ -56,30 +56,30 @@ ERRORS = {
     "not_found": (404, "Not found: use POST /invocations or GET /ping."),
     "method_not_allowed": (405, "This path does not support this method."),
     "request_timeout": (408, "The request was not complete in time."),
-    "session_conflict": (409, "Another process continued this session; this turn was not kept."),
+    "session_conflict": (409, "Another process continued this session; this turn was not saved."),
     "not_waiting": (409, "No tool call waits for an approval."),
     "session_corrupt": (
         409,
         "The stored session was unreadable and has been quarantined; send the prompt again.",
     ),
-    "session_foreign": (409, "This session has a format that the agent does not read."),
+    "session_foreign": (409, "The agent cannot read this session's format."),
     "payload_too_large": (413, "The body is too large."),
-    "session_too_large": (413, "The turn is too large for a session; it was not kept."),
+    "session_too_large": (413, "The turn is too large for a session; it was not saved."),
     "prompt_too_long": (413, "The prompt is too long for the model. Send a shorter one."),
     "session_busy": (429, "Too many turns are waiting for this session."),
     "rate_limited": (429, "Too many requests; retry later."),
-    "internal_error": (500, "Internal error; this turn was not kept."),
-    "model_failed": (502, "The model failed; this turn was not kept."),
-    "empty_reply": (502, "The model sent an empty reply; this turn was not kept."),
-    "reply_incomplete": (502, "The model did not finish its reply; this turn was not kept."),
-    "guardrail_intervened": (502, "A guardrail blocked this turn; it was not kept."),
+    "internal_error": (500, "Internal error; this turn was not saved."),
+    "model_failed": (502, "The model failed; this turn was not saved."),
+    "empty_reply": (502, "The model sent an empty reply; this turn was not saved."),
+    "reply_incomplete": (502, "The model did not finish its reply; this turn was not saved."),
+    "guardrail_intervened": (502, "A guardrail blocked this turn; it was not saved."),
     "server_busy": (503, "Too many turns are running; retry later."),
     "draining": (503, "The server is shutting down."),
     "store_unavailable": (503, "The session store failed; retry with the same idempotency key."),
-    "turn_timeout": (504, "The turn timed out; it was not kept."),
+    "turn_timeout": (504, "The turn timed out; it was not saved."),
 }
 
-# A provider that has reached a limit or has too much to do: its statuses, and its names for that.
+# HTTP statuses and error names of providers that are overloaded or at a rate limit.
 BUSY_STATUSES = {"429", "503", "529"}
 BUSY_KINDS = {
     "engine_overloaded",
@@ -98,14 +98,14 @@ BUSY_KINDS = {
     "unavailable",
 }
 BUSY = rf"[Tt]hrottl|[Ss]erviceUnavailable|\b({'|'.join(sorted(BUSY_KINDS))})\b"
-BUSY_SECONDS = 10  # if a busy provider does not say how long to wait
-MADE_UP = {"500", "502"}  # by clients, for an error in a stream
+BUSY_SECONDS = 10  # without a Retry-After header
+CLIENT_STATUSES = {"500", "502"}  # clients invent these for an error in a stream
 
 
 class AgentError(Exception):
     """A failure of a type in ERRORS; `detail` is for the log only.
 
-    `retry_after` is in how many seconds to try again; None where that may not help.
+    `retry_after` is the number of seconds until a retry may succeed, or None.
     """
 
     def __init__(self, type: str, message: str = "", detail: str = "") -> None:
@@ -114,12 +114,12 @@ class AgentError(Exception):
         self.retry_after = 1 if type in {"rate_limited", "server_busy", "draining"} else None
         if type == "model_failed" and is_busy(detail):
             self.retry_after = BUSY_SECONDS
-            general = "The model is overloaded or at a limit; this turn was not kept: retry later."
+            general = "The model is overloaded or at a limit; this turn was not saved. Retry later."
         self.body = {"error": {"type": type, "message": message or general}}
         super().__init__(message or general)
 
     def follow_refusal(self, status: int, until: float) -> None:
-        """Use what the provider said last, if the turn ended for that; `until`: monotonic time."""
+        """Apply the last busy answer of the provider; `until` is a monotonic time."""
         if self.type == "turn_timeout":
             self.detail = self.detail or f"after HTTP {status}"
         elif not self.retry_after:
@@ -128,12 +128,12 @@ class AgentError(Exception):
 
 
 def is_busy(description: str) -> bool:
-    """Whether an error of a provider, as `describe` shows it, says to try again later.
+    """Whether a provider's error, as `describe` formats it, is temporary.
 
-    Its status decides; in a stream it has none.
+    The HTTP status decides; an error in a stream has only a name.
     """
     status = re.search(r"HTTP ([45]\d\d)", description)
-    if status and status[1] not in MADE_UP:
+    if status and status[1] not in CLIENT_STATUSES:
         return status[1] in BUSY_STATUSES or "hrottl" in description
     return re.search(BUSY, description) is not None
 
@@ -160,7 +160,7 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class ToolResult:
-    """What the tool call of this id returned: as text, and an object or a list also as a value."""
+    """The result of the tool call with this id; `value` holds a returned object or list."""
 
     id: str
     text: str
@@ -170,10 +170,10 @@ class ToolResult:
 
 @dataclass(frozen=True)
 class Data:
-    """A copy of a value for the caller, such as the progress of a tool; it is never stored.
+    """A copy of a value for the caller, such as a tool's progress; no session stores it.
 
-    Raises ValueError for a name that is not of letters, digits, `_` and `-`, and for a value that
-    is not JSON.
+    Raises ValueError if the name has characters other than letters, digits, `_` and `-`, or if the
+    value is not JSON.
     """
 
     name: str
@@ -181,7 +181,7 @@ class Data:
 
     def __post_init__(self) -> None:
         if not re.fullmatch("[A-Za-z0-9_-]{1,64}", self.name):
-            raise ValueError("The name of Data must be 1 to 64 of A-Z a-z 0-9 _ -")
+            raise ValueError("Name Data with 1 to 64 of A-Z a-z 0-9 _ -.")
         try:
             copy = json.loads(json.dumps(self.value, allow_nan=False))
         except (TypeError, ValueError, RecursionError):
@@ -191,32 +191,32 @@ class Data:
 
 @dataclass(frozen=True)
 class Source:
-    """A page that the reply is based on; it is never stored."""
+    """A page on which the reply is based; no session stores it."""
 
     url: str
     title: str = ""
 
 
-# What a turn emits, in order: text, calls and results of tools, and what your code adds.
+# The output of a turn, in order: text, tool calls, tool results, and chunks of your own code.
 StoredChunk = str | ToolCall | ToolResult
 Chunk = StoredChunk | Data | Source
 Emit = Callable[[Chunk], Awaitable[None]]
 
 
 async def discard(chunk: Chunk) -> None:
-    """Ignore what a turn emits."""
+    """Ignore a chunk."""
 
 
 @dataclass(frozen=True)
 class TurnRequest:
-    """A request for a turn. Raises AgentError for an id or a key that is not valid."""
+    """A request for a turn. Raises AgentError for an invalid id or key."""
 
     session_id: str
     prompt: str = field(repr=False)
     _: KW_ONLY
     actor: str | None = None
     key: str | None = None  # for idempotency
-    replaces: int | None = None  # the number of a turn to drop, with all after it; 0: the last
+    replaces: int | None = None  # drop this turn and all later turns; 0: the last turn
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)  # of the HTTP request
     output: "type[BaseModel] | None" = None  # the reply is a value of this model
 
@@ -230,7 +230,7 @@ class TurnRequest:
 
     @property
     def needs_prompt(self) -> bool:
-        """Whether a blank prompt is an error: without one, a replaced turn is repeated."""
+        """Whether a blank prompt is an error; without a prompt, the replaced turn runs again."""
         return self.replaces is None or self.prompt != ""
 
 
@@ -239,7 +239,7 @@ class Usage:
     """The tokens of a turn; 0 means unknown."""
 
     input_tokens: int = 0
-    cached_tokens: int = 0  # of those, read from the cache of the provider
+    cached_tokens: int = 0  # of `input_tokens`, read from the provider's cache
     output_tokens: int = 0
 
     def __add__(self, other: "Usage") -> "Usage":
@@ -251,11 +251,11 @@ class Usage:
 
 
 class Marks(TypedDict, total=False):
-    """What callers learn about the turns before a committed one."""
+    """Flags of a committed turn about the turns before it."""
 
-    restarted: bool  # they have vanished from the store
-    rolled_back: bool  # the last of them have vanished from the store
-    dropped: bool  # one of them waited for an approval, and was dropped
+    restarted: bool  # the store has lost all earlier turns
+    rolled_back: bool  # the store has lost the latest turns
+    dropped: bool  # a pending approval was dropped
 
 
 @dataclass(frozen=True)
@@ -268,33 +268,33 @@ class TurnResult:
     outcome: str
     output: "BaseModel | None" = field(default=None, repr=False)
     usage: Usage = Usage()
-    waiting: Sequence[ToolCall] = ()  # for an approval
+    waiting: Sequence[ToolCall] = ()  # pending approvals
     marks: Marks = field(default_factory=Marks)
 
 
 @dataclass(eq=False)
 class Turn:
-    """A running turn: its request, where its output goes, and facts for its log line.
+    """A running turn: its request, its output and the facts for its log line.
 
-    The facts are filled in even if the turn fails.
+    A failed turn has the facts, too.
     """
 
     request: TurnRequest
     send: Emit = field(default=discard, repr=False)
-    prompt: str = field(init=False, repr=False)  # of the turn that it repeats, or goes on with
-    key: str | None = field(init=False, repr=False)  # likewise
-    stopped: Event = field(default_factory=Event, repr=False)  # set at its end, for threads
-    recalled: list[str] = field(default_factory=list, repr=False)  # memories that it was shown
-    kept: dict[str, Json] = field(default_factory=dict, repr=False)  # by capabilities, in a wait
-    waiting: list[ToolCall] = field(default_factory=list, repr=False)  # for an approval
-    texts: list[str] = field(default_factory=list, repr=False)  # of the reply, so far
+    prompt: str = field(init=False, repr=False)  # or that of the repeated or continued turn
+    key: str | None = field(init=False, repr=False)  # as above
+    stopped: Event = field(default_factory=Event, repr=False)  # set when the turn ends, for threads
+    recalled: list[str] = field(default_factory=list, repr=False)  # memories in the request
+    kept: dict[str, Json] = field(default_factory=dict, repr=False)  # for capabilities
+    waiting: list[ToolCall] = field(default_factory=list, repr=False)  # pending approvals
+    texts: list[str] = field(default_factory=list, repr=False)  # of the reply so far
     output: "BaseModel | None" = field(default=None, repr=False)
-    has_begun: bool = False  # it has passed limits, queue, owner and store: the model is next
+    has_begun: bool = False  # limits, queue, owner and store have accepted it
     number: int = 0
     outcome: str = "running"  # then committed, replayed, waiting, cancelled, or a type in ERRORS
     detail: str = ""  # for the log only
     usage: Usage = Usage()
-    charged: Usage = Usage()  # of `usage`, what tools added
+    charged: Usage = Usage()  # the part of `usage` that tools added
     milliseconds: int = 0
     _refusal: tuple[int, float] | None = field(default=None, repr=False)
 
@@ -319,11 +319,11 @@ class Turn:
 
     @property
     def reply(self) -> str:
-        """The text so far, over all steps."""
+        """The text of all steps so far."""
         return "".join(self.texts)
 
     async def emit(self, chunk: Chunk) -> None:
-        """Send a chunk to the caller; after the end of the turn it is dropped.
+        """Send a chunk to the caller; drop it if the turn has ended.
 
         Raises AgentError `internal_error` if the caller's function fails.
         """
@@ -336,23 +336,23 @@ class Turn:
             raise AgentError("internal_error", detail=detail) from error
 
     async def say(self, text: str) -> None:
-        """Add a text to the reply, and send it."""
+        """Append a text to the reply and send it."""
         self.texts.append(well_formed(text))
         await self.emit(self.texts[-1])
 
     def charge(self, *, input_tokens: int = 0, output_tokens: int = 0) -> None:
-        """Add the tokens of a model that a tool called to the usage, and to limits of tokens.
+        """Add a tool's model calls to the usage and the token limits.
 
-        Raises ValueError for a number of tokens that is negative or not whole.
+        Raises ValueError for a negative or fractional number.
         """
         if any(type(tokens) is not int or tokens < 0 for tokens in (input_tokens, output_tokens)):
-            raise ValueError("A charge is a whole number of tokens, at least 0.")
+            raise ValueError("Charge a whole number of tokens, at least 0.")
         added = Usage(input_tokens=input_tokens, output_tokens=output_tokens)
         self.usage += added
         self.charged += added
 
     def end(self, outcome: str, marks: Marks | None = None) -> TurnResult:
-        """Set the outcome of a turn that did not fail, and return its result."""
+        """Set the outcome of a successful turn and return its result."""
         self.outcome = outcome
         return TurnResult(
             session_id=self.session_id,
@@ -366,7 +366,7 @@ class Turn:
         )
 
     def replay(self, number: int, reply: str, marks: Marks | None = None) -> TurnResult:
-        """Return the result of an earlier turn, without a new one."""
+        """Return the result of an earlier turn."""
         self.number = number
         self.texts = [reply]
         if self.request.output and not self.waiting:
@@ -375,7 +375,7 @@ class Turn:
         return self.end("replayed", marks)
 
     def note_answer(self, status: int, retry_after: str) -> None:
-        """Note whether the provider is busy, and until when; `retry_after` is its header."""
+        """Record how long the provider is busy; `retry_after` is its header."""
         self._refusal = None
         if str(status) in BUSY_STATUSES:
             is_known = re.fullmatch("[0-9]{1,6}", retry_after)
@@ -383,7 +383,7 @@ class Turn:
             self._refusal = (status, time.monotonic() + seconds)
 
     def fail(self, error: BaseException) -> None:
-        """Note the error that ends the turn."""
+        """Record the error that ends the turn."""
         if isinstance(error, AgentError):
             if self._refusal:
                 error.follow_refusal(*self._refusal)
@@ -397,24 +397,24 @@ class Turn:
             self.outcome = "cancelled"
 
 
-DRAINING = ("draining",)  # the message with which the end of the process cancels turns
+DRAINING = ("draining",)  # a shutdown cancels turns with this message
 RUNNING: ContextVar[Turn] = ContextVar("RUNNING")
 
 
 def current_turn() -> Turn:
-    """Return the turn in which a tool runs. Raises LookupError outside a turn."""
+    """Return the running turn. Raises LookupError outside a turn."""
     if turn := RUNNING.get(None):
         return turn
-    raise LookupError("current_turn() was called outside a turn")
+    raise LookupError("current_turn() was called outside a turn: call it in a tool.")
 
 
 def is_blank(text: str) -> bool:
-    """Whether a text is empty or holds only Unicode white space and U+FEFF."""
+    """Whether a text has only Unicode white space and U+FEFF."""
     return re.fullmatch(BLANK, text) is not None
 
 
 def well_formed(text: str) -> str:
-    """Return the text with surrogate pairs joined, and each lone surrogate as U+FFFD."""
+    """Return the text with surrogate pairs joined and lone surrogates replaced by U+FFFD."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
@@ -430,14 +430,14 @@ def value_of(text: str) -> Json:
 
 
 def refuse_options(names: Collection[str]) -> None:
-    """Raise AgentError if a capability added options of the agent that would be ignored."""
+    """Raise AgentError if a capability added an option that has no effect."""
     if names:
-        what = f"The option {min(names)} cannot be set by `prepare`."
-        raise AgentError("internal_error", detail=what)
+        detail = f"`prepare` cannot set the option {min(names)}."
+        raise AgentError("internal_error", detail=detail)
 
 
-def well_formed_value(value: Any) -> Any:  # of any type
-    """Return JSON with well-formed texts; other values stay unchanged."""
+def well_formed_value(value: Any) -> Any:
+    """Return a JSON value with well-formed texts; return other types unchanged."""
     if isinstance(value, str):
         return well_formed(value)
     if isinstance(value, list):
@@ -448,10 +448,10 @@ def well_formed_value(value: Any) -> Any:  # of any type
 
 
 def visible(text: str) -> str:
-    """Return the text with JSON escapes for characters that are invisible or reorder others.
+    """Return JSON text with escapes for invisible and reordering characters.
 
-    These are control and format characters, such as U+202E, and all spaces except U+0020. Apply it
-    to JSON: the result is JSON of the same value.
+    These are control and format characters, such as U+202E, and all spaces except U+0020. The JSON
+    value stays the same.
     """
     return "".join(map(_visible, text))
 
@@ -464,10 +464,11 @@ def _visible(character: str) -> str:
 
 
 def check_prompt(value: object, max_chars: int) -> str:
-    """Return a prompt of at most max_chars code points, or raise `invalid_request`."""
+    """Return a prompt of at most `max_chars` code points, or raise `invalid_request`."""
     if not isinstance(value, str) or is_blank(value) or len(value) > max_chars:
-        what = f"The prompt must be a string, not blank, of at most {max_chars} characters."
-        raise AgentError("invalid_request", what)
+        message = f"Send a prompt that is not blank and has at most {max_chars} characters."
+        raise AgentError("invalid_request", message)
     if re.search("[\ud800-\udfff]", value):
-        raise AgentError("invalid_request", "The prompt contains a lone surrogate.")
+        message = "The prompt contains a lone surrogate: send well-formed Unicode."
+        raise AgentError("invalid_request", message)
     return value

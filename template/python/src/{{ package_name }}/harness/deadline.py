@@ -1,4 +1,4 @@
-"""A time limit that leaves out the time in which this process did not run."""
+"""A time limit that does not count pauses of this process."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,9 +11,9 @@ STEPS = 100
 async def time_limit(seconds: float) -> AsyncIterator[asyncio.Timeout]:
     """Raise TimeoutError after `seconds`, like asyncio.timeout.
 
-    A blocked event loop, or a process without CPU, delays the answers that it waits for. So the
-    limit consists of steps, of which each begins after the last has ended: a block uses up a single
-    step, and in every step the event loop reads the answers that have arrived.
+    A blocked event loop or a paused process delays the answers to its requests. The limit consists
+    of consecutive steps: a block uses up a single step, and the event loop reads pending answers in
+    the next steps.
     """
     loop = asyncio.get_running_loop()
     steps = STEPS

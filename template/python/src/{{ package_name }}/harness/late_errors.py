@@ -1,4 +1,4 @@
-"""Errors of tools that no turn awaits: they are logged, and the process goes on."""
+"""Logs errors outside turns, so that the process survives them."""
 
 import asyncio
 import threading
@@ -9,13 +9,13 @@ from .log import log_unexpected
 
 
 def survive_late_errors(loop: asyncio.AbstractEventLoop) -> None:
-    """Log what a thread, a task or a callback raises."""
+    """Log the errors of threads, tasks and callbacks."""
     threading.excepthook = _log_thread
     loop.set_exception_handler(_log_failure)
 
 
 def run_to_end(runner: asyncio.Runner, coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine; a SystemExit of another task, for which asyncio stops, is logged."""
+    """Run a coroutine; log a SystemExit of another task, which stops the loop."""
     task = runner.get_loop().create_task(coroutine)
     while not task.done():
         try:
@@ -26,20 +26,20 @@ def run_to_end(runner: asyncio.Runner, coroutine: Coroutine[Any, Any, Any]) -> A
 
 
 async def _join(task: asyncio.Task[Any]) -> None:
-    """Wait for a task; Ctrl-C cancels it."""
+    """Wait for a task, so that Ctrl-C cancels it."""
     await task
 
 
 def _log_thread(failure: threading.ExceptHookArgs) -> None:
-    """Log the kind of what a thread raised."""
+    """Log the error of a thread."""
     if failure.exc_value:
         log_unexpected(failure.exc_value)
 
 
 def _log_failure(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log the kind of what a task or a callback raised; not that a client left.
+    """Log the error of a task or a callback, except that a client has disconnected.
 
-    A SystemExit also leaves the loop, and is logged there.
+    `run_to_end` and `run_server` log a SystemExit.
     """
     error = context.get("exception")
     if error and not isinstance(error, OSError | SystemExit):

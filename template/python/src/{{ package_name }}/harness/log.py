@@ -1,4 +1,4 @@
-"""What may appear in the log: the kinds of errors, and lines that no text can forge."""
+"""The log: error descriptions without prompts, and lines that no text can forge."""
 
 import json
 import logging
@@ -15,8 +15,8 @@ import click
 from .contract import BUSY_KINDS, CONTROL, ERRORS, AgentError, Turn
 from .project import Project
 
-# What providers call an error that may be temporary, in a body or in a stream. Other names are not
-# logged: they may quote a prompt.
+# Providers' names of temporary errors, in a body or a stream. The log omits other names, because
+# they may quote a prompt.
 TEMPORARY_KINDS = BUSY_KINDS | {
     "api_error",
     "deadline_exceeded",
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class Formatter(logging.Formatter):
-    """Indents continuation lines, so that logged text cannot fake a log entry. Times are UTC."""
+    """Indents continuation lines, so that logged text cannot forge an entry. Times are UTC."""
 
     converter = staticmethod(time.gmtime)
     default_time_format, default_msec_format = "%Y-%m-%dT%H:%M:%S", "%s.%03dZ"
@@ -45,7 +45,7 @@ class Formatter(logging.Formatter):
 
 
 class JsonFormatter(Formatter):
-    """Makes each entry of the log one line: a JSON object with the facts of a turn as fields."""
+    """Formats each entry as a JSON object on a line, with a turn's facts as fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         entry = {
@@ -59,13 +59,13 @@ class JsonFormatter(Formatter):
 
 
 def log_as(form: str) -> None:
-    """Let the log be of a form of LOG_FORMAT."""
+    """Set the format of the log: a value of LOG_FORMAT."""
     for handler in logging.getLogger().handlers if form == "json" else []:
         handler.setFormatter(JsonFormatter())
 
 
 def announce(text: str) -> None:
-    """Print a line of the start of a command, in the form of the log if that is JSON."""
+    """Print a startup line; as a log entry if the log is JSON."""
     formatters = [handler.formatter for handler in logging.getLogger().handlers]
     if any(isinstance(formatter, JsonFormatter) for formatter in formatters):
         record = logging.makeLogRecord({"levelname": "INFO", "msg": text})
@@ -76,7 +76,7 @@ def announce(text: str) -> None:
 def log_turn(turn: Turn) -> None:
     """Log the known facts of a turn, as in `session s: turn=1 outcome=committed ms=12`.
 
-    A turn that failed is a warning; one that was cancelled is not.
+    A failed turn is a warning; a cancelled turn is not.
     """
     facts = {
         "turn": turn.number,
@@ -95,10 +95,10 @@ def log_turn(turn: Turn) -> None:
 
 
 def describe(error: BaseException) -> str:
-    """Name the kind of an error and of its causes; never its text, which may quote a prompt.
+    """Return the kinds of an error and its causes, without its text, which may quote a prompt.
 
-    The kind is the class, with the HTTP status, the AWS error code or the operating system's
-    message, if any, as in `ConnectError < ConnectionRefusedError (Connection refused)`.
+    A kind is the class with the HTTP status, the AWS error code or the operating system's message,
+    if any, as in `ConnectError < ConnectionRefusedError (Connection refused)`.
     """
     return " < ".join(map(_kind, causes_of(error)))
 
@@ -114,9 +114,9 @@ def causes_of(error: BaseException) -> Iterator[BaseException]:
 
 
 def place_of(error: BaseException) -> str:
-    """Return the lines of the project in which an error was raised, the innermost first.
+    """Return the lines of the project in an error's traceback, the innermost first.
 
-    As in ` at src/my_agent/orders.py:7 < src/my_agent/agent.py:34`; "" if it was raised elsewhere.
+    As in ` at src/my_agent/orders.py:7 < src/my_agent/agent.py:34`; "" for other tracebacks.
     """
     places = list[str]()
     for frame, line in walk_tb(error.__traceback__):
@@ -127,7 +127,7 @@ def place_of(error: BaseException) -> str:
 
 
 def as_agent_error(error: Exception) -> AgentError:
-    """Return an error as callers may see it; an unexpected one is logged."""
+    """Return an AgentError; log any other error and hide it from the caller."""
     if isinstance(error, AgentError):
         return error
     log_unexpected(error)
@@ -135,7 +135,7 @@ def as_agent_error(error: Exception) -> AgentError:
 
 
 def log_unexpected(error: BaseException) -> None:
-    """Log the kind and the place of an error; not its text, which may quote a prompt."""
+    """Log the kinds and the traceback of an error, without its text, which may quote a prompt."""
     log.error("%s\n%s", describe(error), "".join(format_tb(error.__traceback__)))
 
 
@@ -145,8 +145,8 @@ def _kind(error: BaseException) -> str:
     if isinstance(response, dict) and "Error" in response:  # of an AWS client
         details += [response["Error"].get("Code")]
         status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-    named_status, name = _named(getattr(error, "body", None))
-    if named_status and status in {None, 200}:  # a stream began before it failed
+    named_status, name = _status_and_kind(getattr(error, "body", None))
+    if named_status and status in {None, 200}:  # the stream failed after its start
         status = named_status
     if status:
         details += [f"HTTP {status}"]
@@ -157,8 +157,8 @@ def _kind(error: BaseException) -> str:
     return kind + (f" ({shown})" if shown else "")
 
 
-def _named(body: Any) -> tuple[int | None, str | None]:
-    """Return the HTTP status and the kind that the body of a provider's error names."""
+def _status_and_kind(body: Any) -> tuple[int | None, str | None]:
+    """Return the HTTP status and the kind in the body of a provider's error."""
     if isinstance(body, dict) and isinstance(body.get("error"), dict):
         body = body["error"]
     if not isinstance(body, dict):

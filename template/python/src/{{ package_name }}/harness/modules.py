@@ -1,4 +1,4 @@
-"""The modules of the owner, as the harness uses them."""
+"""The interfaces of the owner's modules."""
 
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -13,16 +13,16 @@ from .findings import Finding, agent_file, diagnostic
 from .project import Project
 from .settings import CoreSettings
 
-# Called with a Starlette request and the Runtime.
+# Takes a Starlette request and the Runtime.
 Handler = Callable[..., Awaitable[Response]]
 
 
 @dataclass(frozen=True)
 class Route:
-    """A route of an owner or a capability; a handler alone means `Route(handler)`.
+    """A route of the owner or a capability; a plain handler means `Route(handler)`.
 
-    `public` routes need no API_TOKEN and have no actor. `types` are the content types that a page
-    may send. The maximum size of a body is `max_bytes`, or MAX_BODY_BYTES if that is None.
+    `public` routes need no API_TOKEN and have no actor. `types` are the content types that web
+    pages may send. `max_bytes` limits the body; None means MAX_BODY_BYTES.
     """
 
     handler: Handler
@@ -33,11 +33,11 @@ class Route:
 
 
 def find_route_mistake(name: object, route: object) -> str:
-    """Return a sentence about the mistake in an entry of ROUTES, or ""."""
+    """Return the mistake in an entry of ROUTES, or ""."""
     if not isinstance(name, str) or not re.fullmatch("[A-Z]+ /[^ ]*", name):
         return f"{name!r} is not a valid route: write it like 'GET /version'."
     if name in {"POST /invocations", "GET /ping"}:
-        return f"The harness has the route {name!r}: choose another path."
+        return f"The harness defines the route {name!r}: choose another path."
     handler = route.handler if isinstance(route, Route) else route
     if not callable(handler):
         return f"The route {name!r} is neither a handler nor a `Route(handler)`."
@@ -51,24 +51,24 @@ def find_route_mistake(name: object, route: object) -> str:
 
 
 class AgentModule(Protocol):
-    """The module `agent`: the prompt and the tools of the agent."""
+    """The module `agent`: system prompt and tools."""
 
     SYSTEM_PROMPT: str
     TOOLS: list[Any]
 
 
 class ModelModule(Protocol):
-    """The module `model`: which model answers.
+    """The module `model`: the model and its provider.
 
-    CREDENTIALS and ADDRESS name what to look at when the provider refuses a call, and when it
-    cannot be reached.
+    CREDENTIALS and ADDRESS name the settings to check if the provider rejects a call or cannot be
+    reached.
     """
 
     CREDENTIALS: str
     ADDRESS: str
 
     def build_model(self, settings: CoreSettings) -> Any:
-        """Return the model, in the framework's form."""
+        """Return the framework's model."""
 
     def check_model(self, settings: CoreSettings) -> list[Finding]:
         """Return findings about missing or invalid settings of the model."""
@@ -79,9 +79,9 @@ class ModelModule(Protocol):
 
 @dataclass(frozen=True)
 class Modules:
-    """The modules that need a framework or a client; `routes` are by method and path.
+    """The modules that need a framework or a client; keys of `routes` are method and path.
 
-    `memory` is the policy of long-term memory, in projects with one.
+    `memory` is the policy of long-term memory, if the project has memory.
     """
 
     agent: AgentModule
@@ -96,7 +96,7 @@ LoadModules = Callable[[], Modules]
 def check_modules(modules: Modules) -> list[Finding]:
     """Return findings about mistakes in the modules `agent` and `routes`."""
     findings = [
-        diagnostic("AGENT", f"{name} is not defined.", file=agent_file())
+        diagnostic("AGENT", f"{name} is missing: define it.", file=agent_file())
         for name in ("SYSTEM_PROMPT", "TOOLS")
         if not hasattr(modules.agent, name)
     ]
@@ -107,7 +107,7 @@ def check_modules(modules: Modules) -> list[Finding]:
 
 
 def check_final_tools(agent: AgentModule, names: Collection[str]) -> list[Finding]:
-    """Return findings about FINAL_TOOLS that are not among the names of all tools."""
+    """Return findings about FINAL_TOOLS without a tool of that name."""
     unknown = [name for name in getattr(agent, "FINAL_TOOLS", []) if name not in names]
-    what = "FINAL_TOOLS names {!r}, but no tool has this name."
-    return [diagnostic("AGENT", what.format(name), file=agent_file()) for name in unknown]
+    message = "FINAL_TOOLS names {!r}, but no tool has this name."
+    return [diagnostic("AGENT", message.format(name), file=agent_file()) for name in unknown]

@@ -11,5 +11,5 @@ class Project:
 
     @classmethod
     def name_of(cls, path: Path) -> str:
-        """Return a path in the package as findings and the log show it, as in src/app/agent.py."""
+        """Return a path in the package relative to the project, as in src/app/agent.py."""
         return Path("src", path.relative_to(cls.package.parent)).as_posix()

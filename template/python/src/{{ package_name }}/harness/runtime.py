@@ -1,4 +1,4 @@
-"""What a process consists of: its model, its sessions, its turns and its capabilities."""
+"""The running agent: its model, sessions, turns and capabilities."""
 
 import asyncio
 import logging
@@ -51,7 +51,7 @@ class Runtime:
         *,
         logs_turns: bool = True,
     ) -> None:
-        """Callers run `check_all` first: with invalid files this raises arbitrary errors."""
+        """Call `check_all` first: invalid files raise arbitrary errors here."""
         self.settings = settings
         self.modules = modules
         self.model = make_model(modules.model, settings)
@@ -61,8 +61,8 @@ class Runtime:
         self._opened = list[Capability]()
         for method in (m for c in capabilities for m in (c.prepare, c.committed)):
             if iscoroutinefunction(method):
-                what = f"{method.__qualname__} must not be async: nobody would await it."
-                raise click.ClickException(what)
+                message = f"{method.__qualname__} must not be async: define it with `def`."
+                raise click.ClickException(message)
         stores = [store for capability in capabilities if (store := capability.session_store())]
         store = stores[0] if stores else InProcess(settings)
         self.sessions = Sessions(settings, store, capabilities)
@@ -74,12 +74,12 @@ class Runtime:
 
     @property
     def retention_notice(self) -> str:
-        """What was kept of a session; `chat` prints it."""
+        """Sentences about the saved data of a session, for `chat`."""
         notices = [capability.retention_notice for capability in self.capabilities]
         return " ".join([self.sessions.store.retention_notice, *filter(None, notices)])
 
     def describe(self, address: str) -> list[str]:
-        """Return what this process will contact, one line each, without passwords."""
+        """Return the hosts that this process contacts, a line each, without passwords."""
         model, where = self.settings.model, "nothing"
         if model != "offline":
             where = without_password(self.modules.model.model_endpoint(self.settings))
@@ -89,24 +89,24 @@ class Runtime:
             lines += capability.describe(address)
         return lines
 
-    def read(self, body: Mapping[str, Json], session_id: str) -> TurnRequest | None:
-        """Return the turn that a body asks a capability for, or None."""
+    def read_request(self, body: Mapping[str, Json], session_id: str) -> TurnRequest | None:
+        """Return the request that a capability parses from a body, or None."""
         turns = (capability.read(body, session_id) for capability in self.capabilities)
         return next(filter(None, turns), None)
 
-    def ask(
+    def ask_approval(
         self, result: TurnResult, request: TurnRequest, read: Callable[[str], str | None]
     ) -> TurnRequest | None:
-        """Ask a person in the terminal what a turn waits for; return the turn that goes on."""
+        """Ask the user of `chat` for approvals; return the request that resumes the turn."""
         turns = (capability.ask(result, request, read) for capability in self.capabilities)
         return next(filter(None, turns), None)
 
     def spawn(self, request: TurnRequest, *, emit: Emit = discard) -> asyncio.Task[TurnResult]:
-        """Run a turn in a task, as the protocol says."""
+        """Run a turn in a task: see `capability.Runtime`."""
         return self.start(Turn(request, emit))
 
     def start(self, turn: Turn) -> asyncio.Task[TurnResult]:
-        """Run a turn in a task, as `spawn` does."""
+        """Run a prepared turn in a task. Raises like `spawn`."""
         if turn.request.needs_prompt:
             check_prompt(turn.prompt, self.settings.max_prompt_chars)
         if self.actor_required and turn.actor is None:
@@ -122,7 +122,7 @@ class Runtime:
             if error.args == DRAINING:
                 raise AgentError("draining") from None
             raise
-        except AgentError:  # with its cause, which `explain` reads
+        except AgentError:  # keeps the cause for `explain`
             raise
         except Exception as error:  # noqa: BLE001 (callers get an AgentError)
             raise as_agent_error(error) from None
@@ -132,12 +132,12 @@ class Runtime:
                 log_turn(turn)
             if capabilities := self.overriding("ended"):
                 ending = asyncio.create_task(_call_ended(capabilities, turn))
-                while not ending.done():  # a cancellation comes too late for the turn
+                while not ending.done():  # the turn has ended: ignore cancellation
                     with suppress(asyncio.CancelledError):
                         await asyncio.wait({ending})
 
     def tools(self) -> list[Any]:
-        """Return the tools of every turn, each name once: the agent's own come first."""
+        """Return the tools of every turn; the agent's own tools win name conflicts."""
         return [*self._tools_by_name().values()]
 
     def _tools_by_name(self) -> dict[str, Any]:
@@ -146,8 +146,8 @@ class Runtime:
         for tool in [*self.modules.agent.TOOLS, *added]:
             name = getattr(tool, "tool_name", "") or getattr(tool, "name", "")
             if not name:
-                what = getattr(tool, "__name__", type(tool).__name__)
-                raise AgentError("internal_error", detail=f"{what} is no tool: it lacks @tool")
+                kind = getattr(tool, "__name__", type(tool).__name__)
+                raise AgentError("internal_error", detail=f"{kind} is not a tool: add @tool")
             tools.setdefault(name, tool)
         return tools
 
@@ -157,7 +157,7 @@ class Runtime:
 
     @asynccontextmanager
     async def _around(self, turn: Turn) -> AsyncIterator[None]:
-        """Make a turn the current one, and surround it with all capabilities."""
+        """Make a turn current and run the `around` methods of all capabilities."""
         RUNNING.set(turn)
         try:
             async with AsyncExitStack() as stack:
@@ -185,12 +185,12 @@ class Runtime:
             turn.stopped.set()
 
     def _log_refused_tool(self, error: AgentError) -> None:
-        """Name the tool because of which a provider refuses every turn."""
+        """Log the name of the tool that the provider rejects."""
         if name := refused_tool(error, [*self._tools_by_name()]):
-            log.warning("the provider refuses tool %s: `check` may know why", name)
+            log.warning("the provider rejects tool %s: run `check`", name)
 
     def prepare(self, turn: Turn) -> dict[str, Any]:
-        """Return the model, the tools and further options of the agent of one turn."""
+        """Return the options of the turn's agent, such as model and tools."""
         model = wrap_model(self.capabilities, self.model, turn.actor, turn)
         options = {"model": model, "tools": self.tools()}
         for capability in self.overriding("prepare"):
@@ -198,12 +198,12 @@ class Runtime:
         return options
 
     async def before_change(self, change: Change) -> None:
-        """Let all capabilities refuse a change. Raises AgentError."""
+        """Call `before_change` of all capabilities. Raises AgentError."""
         for capability in self.overriding("before_change"):
             await capability.before_change(change)
 
     def committed(self, turn: Turn, messages: list[Any]) -> None:
-        """Pass on the messages of a committed turn."""
+        """Pass the messages of a committed turn to all capabilities."""
         for capability in self.overriding("committed"):
             try:
                 capability.committed(turn, messages)
@@ -211,7 +211,7 @@ class Runtime:
                 log_unexpected(error)
 
     async def open(self) -> None:
-        """Connect. Raises ClickException with the detail of an AgentError."""
+        """Open all capabilities. Raises ClickException with the detail of an AgentError."""
         try:
             for capability in self.capabilities:
                 await capability.open(self)
@@ -226,7 +226,7 @@ class Runtime:
             raise
 
     async def close(self) -> None:
-        """Write what is still to be written, and disconnect what was opened."""
+        """Close all opened capabilities."""
         opened, self._opened = self._opened, []
         last = [capability for capability in opened if capability.closes_last]
         others = [capability for capability in opened if not capability.closes_last]
@@ -236,18 +236,17 @@ class Runtime:
 
 
 async def take_turn(runtime: Runtime, turn: Turn) -> TurnResult:
-    """Run one turn as a transaction: stage a copy of the session, answer, commit at the end.
+    """Run a turn as a transaction: stage a copy of the session, answer, commit.
 
-    The session changes only in the last step, so there is nothing to undo: a turn that fails,
-    is cancelled, times out or ends without a complete reply leaves no trace.
-    Raises AgentError.
+    Only the commit changes the session. A turn that fails, is cancelled, times out or ends without
+    a complete reply leaves the session unchanged. Raises AgentError.
     """
     from .turn import answer_turn  # loads the framework
 
     async with runtime.sessions.open(turn.session_id, turn.actor) as session:
         begun = await session.begin(turn)
         if isinstance(begun, TurnResult):
-            if begun.reply:  # there is none of a turn that waits without text
+            if begun.reply:  # a waiting turn may have no text
                 await turn.emit(begun.reply)
             return begun
         try:
@@ -263,7 +262,7 @@ async def take_turn(runtime: Runtime, turn: Turn) -> TurnResult:
 
 
 async def _call_ended(capabilities: list[Capability], turn: Turn) -> None:
-    """Tell capabilities about the end of a turn; their errors are only logged."""
+    """Call `ended` of capabilities; log their errors."""
     for capability in capabilities:
         try:
             async with asyncio.timeout(ENDED_SECONDS):
@@ -278,7 +277,7 @@ async def _close(capability: Capability, seconds: float) -> None:
     try:
         async with asyncio.timeout(seconds):
             await capability.close()
-    except Exception as error:  # noqa: BLE001 (the others must still be closed)
+    except Exception as error:  # noqa: BLE001 (the others must still close)
         log_unexpected(error)
     except asyncio.CancelledError as error:  # of a task that the capability awaits
         _raise_if_cancelled(error)
@@ -298,7 +297,7 @@ def is_cancelled() -> bool:
 
 
 async def _leave(context: AbstractAsyncContextManager[None], *failure: Any) -> None:
-    """Exit the context of a capability: its errors are only logged; the turn has ended."""
+    """Exit a capability's context; log its errors, because the turn has ended."""
     try:
         await context.__aexit__(*failure)
     except BaseException as error:  # noqa: BLE001 (the turn has ended)
@@ -306,29 +305,29 @@ async def _leave(context: AbstractAsyncContextManager[None], *failure: Any) -> N
             return
         log_unexpected(error)
         if (task := asyncio.current_task()) and isinstance(error, asyncio.CancelledError):
-            task.uncancel()  # the turn was complete before it was cancelled
+            task.uncancel()  # the turn ended before the cancellation
 
 
 def make_model(module: ModelModule, settings: CoreSettings) -> Any:
-    """Return the model. Raises ClickException if a proxy keeps its client from being created."""
+    """Return the model. Raises ClickException if a proxy setting breaks its client."""
     try:
         return module.build_model(settings)
     except Exception as error:
         if not (names := proxy_variables()):
             raise
         hint = " A SOCKS proxy needs `uv add socksio`." if isinstance(error, ImportError) else ""
-        why = f"Cannot create the client of the model ({describe(error)})"
-        raise click.ClickException(f"{why}: look at {names}.{hint}") from None
+        message = f"Cannot create the model's client ({describe(error)}): check {names}.{hint}"
+        raise click.ClickException(message) from None
 
 
 def start_runtime(
     app: App, settings: CoreSettings, findings: list[Finding], *, logs_turns: bool = True
 ) -> Runtime:
-    """Return the runtime for turns. Raises ClickException if `check` would find an error."""
+    """Return the runtime. Raises ClickException if `check` finds an error."""
     modules = app.load()
     capabilities = app.make_capabilities(settings)
     findings += [*modules.model.check_model(settings), *check_all(capabilities)]
     refuse_errors([*findings, *check_modules(modules)])
     if settings.model == "offline":
-        announce("MODEL is not set: the offline model only echoes. See README.md to choose one.")
+        announce("MODEL is not set: the echo model answers. See README.md to choose a model.")
     return Runtime(settings, modules, capabilities, logs_turns=logs_turns)

@@ -1,4 +1,4 @@
-"""The settings of the core: the environment variable, default and allowed values of each."""
+"""The core settings: environment variables, defaults and allowed values."""
 
 import os
 import re
@@ -19,7 +19,7 @@ VISIBLE_TEXT = "a text of visible ASCII characters"
 
 
 BOOLEANS = {"1": True, "true": True, "0": False, "false": False}
-SECRET = "(^|_|API)(KEY|PASSWORD|SECRET|TOKEN)$"  # names whose values are not shown
+SECRET = "(^|_|API)(KEY|PASSWORD|SECRET|TOKEN)$"  # names with secret values
 
 
 def integer(default: int, lowest: int, highest: int, *, required: bool = False) -> Any:
@@ -38,14 +38,14 @@ def boolean(default: bool = False, *, required: bool = False) -> Any:
 
 
 def string(form: str, allowed: str, default: str | None = "", *, required: bool = False) -> Any:
-    """Declare a setting that is a text of this form; `allowed` describes it."""
+    """Declare a setting that is a text matching `form`; `allowed` describes it."""
     return _setting(default, _parser(form), allowed, required)
 
 
 def string_list(
     form: str, allowed: str, default: tuple[str, ...] = (), *, required: bool = False
 ) -> Any:
-    """Declare a setting that is a tuple of texts of this form; commas separate them."""
+    """Declare a setting that is a comma-separated tuple of texts matching `form`."""
     parse_item = _parser(form)
 
     def parse(text: str) -> tuple[str, ...] | None:
@@ -56,7 +56,7 @@ def string_list(
 
 
 def secret(form: str = VISIBLE, allowed: str = VISIBLE_TEXT, *, required: bool = False) -> Any:
-    """Declare a setting whose value is never shown."""
+    """Declare a setting whose value is never printed."""
     return _setting("", _parser(form), allowed, required, is_secret=True)
 
 
@@ -78,7 +78,7 @@ def _setting(
 
 @dataclass(frozen=True)
 class CoreSettings:
-    """The settings that every agent has; docs/settings.md explains each."""
+    """The settings of every agent: see docs/settings.md."""
 
     project_name: ClassVar[str]
     model: str = "offline"
@@ -114,7 +114,7 @@ class CoreSettings:
 
     @classmethod
     def read(cls) -> tuple[Self, list[Finding]]:
-        """Read the environment and .env; return settings and findings. Blank means unset."""
+        """Read the environment and .env; return settings and findings. Blank values are unset."""
         values: dict[str, Any] = {}
         findings = read_env_file()
         for setting in fields(cls):
@@ -122,11 +122,11 @@ class CoreSettings:
             text = os.environ.get(name, "").strip()
             if not text:
                 if declared.get("required"):
-                    message = f"{name} is not set: allowed is {declared['allowed']}."
+                    message = f"{name} is not set: use {declared['allowed']}."
                     findings.append(diagnostic(f"SET-{name}", message))
                 continue
             if not declared and setting.type not in {str, "str"}:
-                message = f"{setting.name} needs a declaration, such as integer(10, 0, 100)."
+                message = f"{setting.name} is not declared: use integer(10, 0, 100), for example."
                 findings.append(diagnostic(f"SET-{name}", message))
                 continue
             value = declared["parse"](text) if declared else text
@@ -135,18 +135,18 @@ class CoreSettings:
                 continue
             is_secret = declared["secret"] or re.search(SECRET, name)
             shown = "invalid" if is_secret else repr(without_password(text)[:80])
-            message = f"{name} is {shown}: allowed is {declared['allowed']}."
+            message = f"{name} is {shown}: use {declared['allowed']}."
             findings.append(diagnostic(f"SET-{name}", message))
         return cls(**values), findings
 
     @cached_property
     def is_loopback(self) -> bool:
-        """Whether only programs on this machine can reach the server."""
+        """Whether only local programs can reach the server."""
         return self.host in {"localhost", "::1"} or self.host.startswith("127.")
 
 
 def is_plain_http(url: str) -> bool:
-    """Whether requests to a URL go unencrypted to another host."""
+    """Whether requests to this URL reach another host without encryption."""
     this_machine = r"([^/?#]*@)?(localhost|127\.[0-9.]+|\[::1\])(:[0-9]+)?([/?#]|$)"
     return re.match(f"http://(?!{this_machine})", url, re.IGNORECASE) is not None
 
@@ -157,7 +157,7 @@ def without_password(url: str) -> str:
 
 
 def read_env_file() -> list[Finding]:
-    """Set the variables of .env that the environment lacks; return findings about the file."""
+    """Set the missing environment variables from .env; return findings about the file."""
     path = Path(".env")
     findings = list[Finding]()
     variables = dict[str, str]()
@@ -171,7 +171,7 @@ def read_env_file() -> list[Finding]:
         elif binding.error or binding.key:
             blank = re.match(r"\s*", binding.original.string)
             line = binding.original.line + (blank[0].count("\n") if blank else 0)
-            message = "This line sets nothing: it is not NAME=value."  # it may quote a secret
+            message = "This line has no effect: write NAME=value."  # does not quote a secret
             findings.append(diagnostic("SET-ENV-LINE", message, "warning", ".env", line))
     for name, value in variables.items():
         try:
@@ -182,12 +182,12 @@ def read_env_file() -> list[Finding]:
 
 
 def proxy_variables() -> str:
-    """Return the names of the variables that direct HTTP clients to a proxy."""
+    """Return the names of the proxy variables that are set."""
     names = (name for name, value in os.environ.items() if value)
     known = [name for name in names if name.upper() in {"ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY"}]
     return ", ".join(sorted(known))
 
 
 def read_settings() -> tuple[CoreSettings, list[Finding]]:
-    """Read the settings of the core, as `CoreSettings.read` does."""
+    """Read the core settings: see `CoreSettings.read`."""
     return CoreSettings.read()

@@ -1,7 +1,7 @@
-"""What model providers accept as a tool (name, description, JSON Schema) and as a call of it.
+"""Checks tools (name, description, JSON Schema) and tool calls against the rules of providers.
 
-The rules come from the references and the error messages of OpenAI, Anthropic and Amazon Bedrock.
-A provider that refuses one tool refuses the whole request, and so every turn.
+The rules come from the references and error messages of OpenAI, Anthropic and Amazon Bedrock. A
+provider that rejects a tool rejects the whole request, and so every turn.
 """
 
 import json
@@ -16,19 +16,19 @@ from .contract import is_blank, well_formed_value
 from .findings import Finding, agent_file, diagnostic
 from .log import causes_of
 
-CALL_ID = "[a-zA-Z0-9_-]{1,40}"  # OpenAI accepts at most 40 characters
+CALL_ID = "[a-zA-Z0-9_-]{1,40}"  # OpenAI's maximum is 40 characters
 NAME = "[a-zA-Z0-9_-]{1,64}"
 PROPERTY_KEY = "[a-zA-Z0-9_.-]{1,64}"
 MAX_DESCRIPTION_CHARS = 1024
-NOT_AT_THE_TOP = ("allOf", "anyOf", "oneOf", "enum", "not")
-# The results of calls that do not run.
-REFUSED = (
+TOP_LEVEL_FORBIDDEN = ("allOf", "anyOf", "oneOf", "enum", "not")
+# Results of rejected calls.
+INVALID_ARGUMENTS = (
     "The arguments of this call are not one JSON object, so the tool did not run."
     " Send the call again. Received: "
 )
 TOO_MANY = "Too many calls in one step: at most {} run."
-MAX_QUOTED_CHARS = 200  # of a name or of arguments that a provider would refuse
-# The keywords whose values have schemas, by the form of the value.
+MAX_QUOTED_CHARS = 200  # of an invalid name or invalid arguments
+# The keywords whose values contain schemas: a schema, a list or a map.
 SCHEMAS = (
     *("additionalItems", "additionalProperties", "contains", "else", "if", "items", "not"),
     *("propertyNames", "then", "unevaluatedItems", "unevaluatedProperties"),
@@ -38,16 +38,17 @@ MAPS = ("$defs", "definitions", "dependentSchemas", "patternProperties", "proper
 
 
 def check_tools(declarations: list[tuple[str, str, Any]]) -> list[Finding]:
-    """Return findings about the agent's own tools: what a provider or a model cannot use."""
+    """Return findings about tools that a provider or a model cannot use."""
     findings = list[Finding]()
     names = Counter(name for name, _, _ in declarations)
     for name, description, schema in declarations:
         problems = problems_of(name, description, schema)
         if description.strip() in {"", name}:  # Strands describes a tool by its name
-            problems.append("it has no description, so the model cannot know when to call it")
+            problems.append("it has no description: tell the model when to call it")
         findings += [report(f"Tool {name}: {problem}.") for problem in problems]
     same = [name for name, number in names.items() if number > 1]
-    return findings + [report(f"Tool {name}: only one tool of this name is used.") for name in same]
+    problem = "another tool has this name, rename it"
+    return findings + [report(f"Tool {name}: {problem}.") for name in same]
 
 
 def report(message: str) -> Finding:
@@ -56,16 +57,16 @@ def report(message: str) -> Finding:
 
 
 def problems_of(name: str, description: str, schema: Any) -> list[str]:
-    """Return the reasons for which a provider may refuse a tool."""
+    """Return the reasons why a provider may reject a tool."""
     problems = list[str]()
     if not re.fullmatch(NAME, name):
         problems.append(f"its name must match {NAME}")
     if len(description) > MAX_DESCRIPTION_CHARS:
-        size = f"{len(description)} characters, {MAX_DESCRIPTION_CHARS} are allowed"
+        size = f"{len(description)} characters, the maximum is {MAX_DESCRIPTION_CHARS}"
         problems.append(f"its description has {size}")
     if not isinstance(schema, dict) or schema.get("type") != "object":
         return [*problems, "its schema must be of type object"]
-    top = [key for key in NOT_AT_THE_TOP if key in schema]
+    top = [key for key in TOP_LEVEL_FORBIDDEN if key in schema]
     problems += [f"its schema has {key} at the top level" for key in top]
     if not isinstance(schema.get("properties"), dict):
         problems.append("its schema has no properties")
@@ -81,7 +82,7 @@ def problems_of(name: str, description: str, schema: Any) -> list[str]:
                 problems.append(f"the property {key!r} at {place} must match {PROPERTY_KEY}")
         ref = part.get("$ref")
         if isinstance(ref, str) and target_of(schema, ref) is None:
-            problems.append(f"the $ref at {place} leads to nothing")
+            problems.append(f"the $ref at {place} has no target")
     return problems
 
 
@@ -101,7 +102,7 @@ def parts_of(schema: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[st
 
 
 def target_of(schema: Any, ref: str) -> Any:
-    """Return what a `$ref` such as `#/$defs/item` leads to in a schema, or None."""
+    """Return the target of a `$ref`, such as `#/$defs/item`, in a schema, or None."""
     if not ref.startswith("#"):
         return None
     pointer = unquote(ref[1:])
@@ -121,12 +122,12 @@ def target_of(schema: Any, ref: str) -> Any:
 
 
 def valid_call_name(name: str) -> str:
-    """Return the name of a call in a form that providers accept, also if no tool has it."""
+    """Return a call name with only the characters that providers accept."""
     return re.sub("[^a-zA-Z0-9_-]", "_", name)[:64] or "_"
 
 
 def parse_arguments(text: str) -> dict[str, Any] | None:
-    """Return the arguments of a call, or None unless they are one JSON object, or blank."""
+    """Parse the arguments of a call; return None unless they are a JSON object or blank."""
     if is_blank(text):
         return {}
     try:
@@ -137,14 +138,14 @@ def parse_arguments(text: str) -> dict[str, Any] | None:
 
 
 def _finite(text: str) -> float:
-    """Return a number; raise ValueError if JSON has none like it."""
+    """Return a finite number. Raises ValueError for NaN and infinity."""
     if not math.isfinite(number := float(text)):
         raise ValueError(text)
     return number
 
 
 def refused_tool(error: BaseException, names: list[str]) -> str:
-    """Return the name of the tool that a provider refuses, if its error says which.
+    """Return the name of the tool that a provider's error rejects, or "".
 
     Providers write `tools[3]`, `tools.3.custom.name` or `Invalid schema for function 'name'`.
     """

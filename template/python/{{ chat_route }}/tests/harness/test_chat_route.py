@@ -1,4 +1,4 @@
-"""The route for useChat: a turn is committed, or an error part says that it was not kept."""
+"""The route for useChat: a turn is committed, or an error part says that it was not saved."""
 
 import json
 from typing import Any
@@ -65,7 +65,7 @@ async def test_a_failed_turn_ends_with_an_error_part_and_is_not_kept() -> None:
     parts = await say(client, "first", "Hello")
     assert parts[-1] == {
         "type": "error",
-        "errorText": "model_failed: The model failed; this turn was not kept.",
+        "errorText": "model_failed: The model failed; this turn was not saved.",
     }
     assert await history(client) == []
 

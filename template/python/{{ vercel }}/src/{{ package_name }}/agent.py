@@ -1,4 +1,4 @@
-"""The agent: what it is told, and what it can do. This is the file to make your own."""
+"""Your agent: system prompt and tools. Edit this file."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import ai
 SYSTEM_PROMPT = "You are a helpful assistant. Answer briefly and in plain words."
 
 
-# Tools are async; what would block other turns belongs in asyncio.to_thread.
+# Tools are async. Run blocking code with asyncio.to_thread.
 @ai.tool
 async def word_count(text: str) -> int:
     """Count the words of a text."""

@@ -1,4 +1,4 @@
-// HTTP connections with limits on the size of a request head and on time.
+// HTTP connections with limits on the size of request heads and on time.
 
 import { once } from 'node:events'
 import { createServer, type RequestListener, type Server } from 'node:http'
@@ -14,31 +14,31 @@ import type { CoreSettings } from '../settings.ts'
 /**
  * Create a server whose clients have `requestTimeoutSeconds` for each whole request.
  *
- * Of more connections than it keeps, the longest idle one is closed.
+ * Above `maxConnections`, the longest idle connection closes.
  */
 export function createHttpServer(app: RequestListener, settings: CoreSettings): Server {
   const limit = settings.requestTimeoutSeconds * 1000
   const limits = { headersTimeout: limit, requestTimeout: limit, keepAliveTimeout: limit }
-  // The app itself refuses a request without Host.
+  // The app rejects a request without Host.
   const options = { ...limits, connectionsCheckingInterval: 1000, requireHostHeader: false }
   const sockets = new Set<Socket>()
-  const most = maxConnections(settings.maxTurns)
+  const maxSockets = maxConnections(settings.maxTurns)
   return createServer(options, app)
     .on('clientError', refuse)
     .on('request', ({ socket }) => {
-      if (sockets.delete(socket)) sockets.add(socket) // behind all others
+      if (sockets.delete(socket)) sockets.add(socket) // the most recently used is last
     })
     .on('connection', (socket: Socket) => {
       sockets.add(socket)
       socket.once('close', () => sockets.delete(socket))
-      if (sockets.size <= most) return
+      if (sockets.size <= maxSockets) return
       const longest = [...sockets].find((open) => !answerOn(open)?.req.complete) ?? socket
       sockets.delete(longest)
       longest.destroy()
     })
 }
 
-/** Listen on HOST and PORT. Throws CommandError, whose cause is the error of the system. */
+/** Listen on HOST and PORT. Throws CommandError with the system's error as cause. */
 export async function listen(server: Listener, { host, port }: CoreSettings): Promise<void> {
   try {
     await once(server.listen(port, host), 'listening')
@@ -49,7 +49,7 @@ export async function listen(server: Listener, { host, port }: CoreSettings): Pr
   }
 }
 
-/** Return how many connections to keep: half of what the process may open, at most. */
+/** Return the maximum number of connections: at most half of the process's file limit. */
 function maxConnections(maxTurns: number): number {
   type Report = { userLimits?: { open_files: { soft: number | 'unlimited' } } } // not on Windows
   const { userLimits } = process.report.getReport() as Report
@@ -57,7 +57,7 @@ function maxConnections(maxTurns: number): number {
   return Math.min(256 + 4 * maxTurns, Math.floor(descriptors / 2) || Infinity)
 }
 
-/** Return the answer that is being written, if there is one. */
+/** Return the current answer, if any. */
 function answerOn(socket: Duplex): ServerResponse | undefined {
   return (socket as { _httpMessage?: ServerResponse })._httpMessage
 }
@@ -66,7 +66,7 @@ function refuse(error: NodeJS.ErrnoException, socket: Duplex): void {
   const isLate = error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
   const answer = answerOn(socket) // to an earlier request
   if (isLate && answer?.req.complete) {
-    // A client that reads no answer would keep its connection, and the place of its body.
+    // A client that does not read would keep its connection and the memory of its body.
     if (answer.writableEnded) setTimeout(() => socket.destroy(), 1000)
     return void answer.once('close', () => refuse(error, socket))
   }

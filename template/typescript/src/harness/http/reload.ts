@@ -1,4 +1,4 @@
-// `serve --reload`: a child process serves; after a change its turns drain, and it restarts.
+// `serve --reload`: a child process serves; after a change it drains and restarts.
 
 import { type ChildProcess, spawn, type StdioOptions } from 'node:child_process'
 import { once } from 'node:events'
@@ -11,11 +11,11 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { InProcess, type SessionStore } from '../sessions/session_store.ts'
 
 const FILES = ['.env', '.mcp.json']
-// Names the open file in which a child leaves its sessions to the next one; other processes have
-// neither. The file has no name, so nothing of it outlives them.
-const HANDED_OVER = 'RELOAD_FD'
+// The variable with the file descriptor that passes sessions to the next child. The file has no
+// name, so it disappears with these processes.
+const SESSIONS_FD = 'RELOAD_FD'
 
-/** Serve until a signal ends it; restart after a change of the sources in `folder`. */
+/** Serve until a signal arrives; restart after a change in `folder`. */
 export async function serveWithReload(folder: string): Promise<void> {
   const program = [...process.execArgv, process.argv[1]!, 'serve']
   const signals: string[] = []
@@ -23,11 +23,11 @@ export async function serveWithReload(folder: string): Promise<void> {
   for (const name of ['SIGINT', 'SIGTERM'] as const) {
     process.on(name, () => signals.push(name) > 1 && child?.kill(name))
   }
-  const isKilled = process.platform === 'win32' // a child, which has no time to leave anything
+  const isKilled = process.platform === 'win32' // the child cannot save its sessions
   const hidden = mkdtempSync(join(tmpdir(), 'sessions-'))
   const sessions = isKilled ? 'ignore' : openSync(join(hidden, 'sessions.json'), 'ax+', 0o600)
   rmSync(hidden, { recursive: true })
-  const env = { ...process.env, [HANDED_OVER]: isKilled ? '' : '3' }
+  const env = { ...process.env, [SESSIONS_FD]: isKilled ? '' : '3' }
   let code = 0
   while (signals.length === 0) {
     const before = modificationTimes(folder)
@@ -42,28 +42,28 @@ export async function serveWithReload(folder: string): Promise<void> {
       changed = paths.find((path) => before.get(path) !== now.get(path))
     }
     if (signals.length === 0) {
-      console.log(`${changed} has changed: the server restarts when its turns have ended.`)
+      console.log(`${changed} changed: the server restarts after its running turns.`)
     }
-    // A terminal has sent SIGINT to the child, too; who has not sends another signal.
+    // Ctrl-C in a terminal reaches the child too; other callers must signal twice.
     if (!signals.includes('SIGINT')) child.kill()
     ;[code] = await exit
   }
   process.exit(code ?? 1)
 }
 
-/** Continue the sessions of the previous child; return what leaves them to the next one. */
+/** Restore the previous child's sessions; return a function that passes them on. */
 export function takeOver(store: SessionStore): () => void {
-  const file = Number(process.env[HANDED_OVER])
-  delete process.env[HANDED_OVER]
+  const file = Number(process.env[SESSIONS_FD])
+  delete process.env[SESSIONS_FD]
   if (!file || !(store instanceof InProcess)) return () => {}
   const text = Buffer.alloc(fstatSync(file).size)
   readSync(file, text, { position: 0 })
-  ftruncateSync(file) // a child that crashes leaves nothing, and so nothing old
+  ftruncateSync(file) // a crashed child must not pass on old sessions
   store.entries.load(JSON.parse(text.toString() || '[]'))
   return () => writeFileSync(file, JSON.stringify(store.entries.dump()))
 }
 
-/** Return the files and when they changed; no hidden file and no backup. */
+/** Return watched files and their times, without hidden files and backups. */
 function modificationTimes(sources: string): Map<string, number> {
   const [paths, times] = [[...FILES], new Map<string, number>()]
   for (const folder of [sources, 'agents', 'collections'].filter((path) => existsSync(path))) {

@@ -1,4 +1,4 @@
-// Validates a request, in the order that the HTTP contract defines.
+// Validates requests in the order of the HTTP contract.
 
 import { createHash, randomUUID, timingSafeEqual } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
@@ -12,13 +12,13 @@ import { isLoopback, splitList } from '../settings.ts'
 const LOOPBACK_ADDRESS = /^(https?:\/\/)?(localhost|127(\.\d+){3}|\[::1\])(:\d+)?$/i
 const IP_ADDRESS = /^(\d+(\.\d+){3}|\[[\da-f:.]+\])(:\d+)?$/i
 
-/** Return the value of the first of these headers that was sent, or null. */
+/** Return the value of the first header that the request has, or null. */
 export function readHeader(request: IncomingMessage, ...names: string[]): string | null {
   const sent = names.map((name) => request.headersDistinct[name.toLowerCase()])
   return sent.find((values) => values)?.join(', ') ?? null
 }
 
-/** Return the decoded request path, also of an absolute URL. */
+/** Return the decoded path of a relative or absolute request URL. */
 export function pathOf({ url = '' }: IncomingMessage): string {
   const path = url.replace(/^https?:\/\/[^/?#]*/i, '').split(/[?#]/)[0] ?? ''
   try {
@@ -28,7 +28,7 @@ export function pathOf({ url = '' }: IncomingMessage): string {
   }
 }
 
-/** Throw AgentError unless Host, Origin, Content-Type and token allow a request. */
+/** Check Host, Origin, Content-Type and token. Throws AgentError. */
 export function checkAccess(
   request: IncomingMessage,
   runtime: Runtime,
@@ -42,7 +42,7 @@ export function checkAccess(
 
 function refuseForeign(request: IncomingMessage, { settings }: Runtime, isPublic: boolean): void {
   const { host = [], origin = [] } = request.headersDistinct
-  // HTTP/1.0 has no Host: health checks of proxies send none.
+  // HTTP/1.0 health checks of proxies send no Host.
   const isCheck = request.httpVersion === '1.0' && pathOf(request) === '/ping'
   if (host.length !== 1 && !(isCheck && host.length === 0))
     throw new AgentError('invalid_request', 'Send one Host header.')
@@ -58,14 +58,14 @@ function refuseForeign(request: IncomingMessage, { settings }: Runtime, isPublic
       if (!isLocal) throw forbidden('ALLOWED_HOSTS', 'Host', value)
     }
   }
-  // A browser sends the origin of a page with its module scripts, too.
+  // Browsers also send an Origin for a page's module scripts.
   for (const value of isPublic && isRead ? [] : origin) {
     const isListed = isAllowed(value, settings.allowedOrigins)
     if (!isListed) throw forbidden('ALLOWED_ORIGINS', 'Origin', value)
   }
 }
 
-/** Throw AgentError if a page sends a Content-Type that the route does not list. */
+/** Check a page's Content-Type against the route's types. Throws AgentError. */
 function refuseType(request: IncomingMessage, types: readonly string[]): void {
   const { origin, 'content-type': sent = [] } = request.headersDistinct
   const isListed = sent.every((type) => types.includes(type.split(';')[0]!.trim().toLowerCase()))
@@ -76,7 +76,7 @@ function refuseType(request: IncomingMessage, types: readonly string[]): void {
   }
 }
 
-/** Log a refused request and return its error. */
+/** Log a rejected request and return its error. */
 function forbidden(setting: string, header: string, value: string): AgentError {
   const what = `${setting} does not list the ${header} "${value.slice(0, 255)}".`
   log('WARNING', `origin_forbidden: ${what}`)
@@ -85,14 +85,14 @@ function forbidden(setting: string, header: string, value: string): AgentError {
 
 function isAllowed(value: string, listed: string): boolean {
   const name = value.toLowerCase()
-  const names = [name, name.replace(/^([^/]+):\d+$/, '$1')] // a listed host matches on every port
+  const names = [name, name.replace(/^([^/]+):\d+$/, '$1')] // any port
   const isListed = splitList(listed).some((item) => names.includes(item))
   return isListed || LOOPBACK_ADDRESS.test(value)
 }
 
 function authorize(request: IncomingMessage, { settings }: Runtime): void {
   if (!settings.apiToken) return
-  // Behind a proxy with basic authentication, Authorization has the credentials of the proxy.
+  // Behind a proxy with basic authentication, Authorization has the proxy's credentials.
   const token = readHeader(request, contract.TOKEN_HEADER)
   const sent = token === null ? readHeader(request, 'authorization') : `Bearer ${token}`
   const given = (sent ?? '').replace(/^bearer /i, 'Bearer ')
@@ -102,14 +102,14 @@ function authorize(request: IncomingMessage, { settings }: Runtime): void {
   }
 }
 
-/** Whether to stream the reply: unless Accept has application/json and no event stream. */
+/** Whether to stream: Accept has text/event-stream or lacks application/json. */
 export function wantsEvents(request: IncomingMessage): boolean {
   const ranges = (readHeader(request, 'accept') ?? '').toLowerCase().split(',')
   const types = ranges.map((range) => range.split(';')[0]?.trim())
   return types.includes('text/event-stream') || !types.includes('application/json')
 }
 
-/** Read and validate a POST /invocations; throw AgentError for the first check that fails. */
+/** Read and validate a POST /invocations. Throws AgentError for the first failed check. */
 export async function readCall(
   request: IncomingMessage,
   response: ServerResponse,
@@ -118,14 +118,14 @@ export async function readCall(
   const sentId = readHeader(request, contract.SESSION_HEADER)
   const isNew = sentId === null
   const sessionId = sentId ?? randomUUID()
-  // The response names the session even if the request is refused.
+  // Any response has the session header.
   if (contract.SESSION_ID.test(sessionId)) response.setHeader(contract.SESSION_HEADER, sessionId)
   checkAccess(request, runtime)
   const raw = await runtime.turns.reading(() => receive(request, runtime.settings.maxBodyBytes))
   contract.checkIds(sessionId, null)
   const call = readBody(parseJson(raw), sessionId, runtime)
   if (isNew && !(call instanceof TurnRequest)) {
-    throw new AgentError('invalid_request', 'Send the id of the session in the session header.')
+    throw new AgentError('invalid_request', 'Send the session id in the session header.')
   }
   const actor = readActor(request, runtime)
   const key = readHeader(request, ...contract.KEY_HEADERS)
@@ -136,28 +136,28 @@ export async function readCall(
   return call.of({ actor, key, headers: request.headers })
 }
 
-/** Return the actor that the headers name, as `findActor` does, or throw `actor_required`. */
+/** Return the actor in the headers. Throws `invalid_actor` or `actor_required`. */
 export function readActor(request: IncomingMessage, { actorRequired }: Runtime): string | null {
   const actor = findActor(request)
   if (actor === null && actorRequired) throw new AgentError('actor_required')
   return actor
 }
 
-/** Return the actor that the headers name, or null; throw `invalid_actor`. */
+/** Return the actor in the headers, or null. Throws `invalid_actor`. */
 export function findActor(request: IncomingMessage): string | null {
   const actor = readHeader(request, ...contract.ACTOR_HEADERS)
   if (actor !== null && !contract.ACTOR_ID.test(actor)) throw new AgentError('invalid_actor')
   return actor
 }
 
-/** Return the body; throw `payload_too_large` if it exceeds `maxBytes`. */
+/** Return the body. Throws `payload_too_large` above `maxBytes`. */
 export async function receive(request: IncomingMessage, maxBytes: number): Promise<Uint8Array> {
   const chunks: Buffer[] = []
   let size = 0
   for await (const chunk of request.iterator({ destroyOnReturn: false })) {
     size += chunk.length
     if (size <= maxBytes) chunks.push(chunk)
-    if (size > 16 * maxBytes + 2 ** 24) break // most clients read after they have sent all
+    if (size > 16 * maxBytes + 2 ** 24) break // most clients read only after sending
   }
   if (size > maxBytes) {
     throw new AgentError('payload_too_large', `The body is larger than ${maxBytes} bytes.`)
@@ -165,10 +165,10 @@ export async function receive(request: IncomingMessage, maxBytes: number): Promi
   return Buffer.concat(chunks)
 }
 
-/** Return the value of a JSON text (RFC 8259) of at most 64 levels, or throw `invalid_json`. */
+/** Parse JSON (RFC 8259) of at most 64 levels. Throws `invalid_json`. */
 export function parseJson(body: Uint8Array): unknown {
   try {
-    // The decoder would drop a byte order mark, which is not JSON.
+    // Keep a byte order mark, which is not JSON.
     const text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(body)
     let level = 0
     let isQuoted = false
@@ -186,15 +186,15 @@ export function parseJson(body: Uint8Array): unknown {
   }
 }
 
-/** Return what a body asks for; the headers say the rest. */
+/** Parse a body; the caller adds the headers. */
 function readBody(body: unknown, sessionId: string, runtime: Runtime): TurnRequest | Change {
   if (typeof body !== 'object' || body === null || Array.isArray(body)) {
     throw new AgentError('invalid_request', 'The body must be an object.')
   }
   const { prompt, end_session: endSession = false, fork } = body as Record<string, unknown>
-  const caller = { actor: null, key: null } // the headers name it
+  const caller = { actor: null, key: null } // the headers have them
   const hasPrompt = 'prompt' in body
-  const asked = runtime.read(body, sessionId)
+  const asked = runtime.readRequest(body, sessionId)
   const isTurn = asked !== undefined || hasPrompt || 'replace_turn' in body
   const isFork = (fork ?? null) !== null
   if ('at_turn' in body && !isFork) {
@@ -204,13 +204,13 @@ function readBody(body: unknown, sessionId: string, runtime: Runtime): TurnReque
     return { sessionId, ...caller, fork: '', turns: 0 }
   }
   if (endSession !== false) {
-    throw new AgentError('invalid_request', 'Send end_session as true, in a request of its own.')
+    throw new AgentError('invalid_request', 'Send end_session as true, in a separate request.')
   }
   if (typeof fork === 'string' && contract.SESSION_ID.test(fork) && !isTurn) {
     return { sessionId, ...caller, fork, turns: readNumber(body, 'at_turn') }
   }
   if (isFork) {
-    throw new AgentError('invalid_request', 'Send fork as a session id, in a request of its own.')
+    throw new AgentError('invalid_request', 'Send fork as a session id, in a separate request.')
   }
   if (asked) return asked
   const replaces = 'replace_turn' in body ? readNumber(body, 'replace_turn') : null
@@ -222,5 +222,5 @@ function readBody(body: unknown, sessionId: string, runtime: Runtime): TurnReque
 function readNumber(body: object, name: string): number {
   const number = (body as Record<string, unknown>)[name]
   if (typeof number === 'number' && Number.isSafeInteger(number) && number > 0) return number
-  throw new AgentError('invalid_request', `Send ${name} as the number of a turn, from 1.`)
+  throw new AgentError('invalid_request', `Send ${name} as a turn number, from 1.`)
 }

@@ -1,4 +1,4 @@
-// The process that serves the agent: its listener, its signals and its end.
+// The server process: its listener, signals and shutdown.
 
 import { once } from 'node:events'
 import { flushCompileCache } from 'node:module'
@@ -15,12 +15,12 @@ import { type Runtime, startRuntime } from '../runtime.ts'
 import { createApp } from './server.ts'
 import { isLoopback } from '../settings.ts'
 
-/** Serve the agent over HTTP on HOST and PORT until a signal ends it. */
+/** Serve until a signal arrives. */
 export async function serve(app: App): Promise<void> {
   logging.isVerbose = true
   const runtime = await startRuntime(app)
   const work = async () => run(runtime, await app.load.routes())
-  await work().finally(() => runtime.close()) // also when the start fails
+  await work().finally(() => runtime.close()) // even if the start fails
 }
 
 async function run(runtime: Runtime, routes: Routes): Promise<void> {
@@ -34,19 +34,19 @@ async function run(runtime: Runtime, routes: Routes): Promise<void> {
   const server = createHttpServer(createApp(runtime, routes), settings)
   await listen(server, settings)
   process.exit = (code) => {
-    throw new Error(`process.exit(${code})`) // in a tool it would end the turns of all sessions
+    throw new Error(`process.exit(${code})`) // a tool's exit would end all turns
   }
-  const handOver = takeOver(runtime.sessions.store) // before the first request is read
+  const handOver = takeOver(runtime.sessions.store) // before the first request
   if (!isLoopback(settings) && !apiToken) {
-    const place = `${host} is reachable from other machines`
-    announce(`Warning: ${place}, and callers are not authenticated.`)
+    const risk = `other machines can reach ${host}, and callers are not authenticated`
+    announce(`Warning: ${risk}: set API_TOKEN.`)
   }
   const name = host.includes(':') ? `[${host}]` : host
   const address = `http://${name}:${(server.address() as AddressInfo).port}`
   const lines = [...(await runtime.describe(address)), `Listening on ${address}`]
   lines.forEach(announce)
-  flushCompileCache() // a process that is killed writes none, and the next start is as slow
-  // If nobody reads the log, the agent goes on: logging that error would fail again.
+  flushCompileCache() // a killed process writes no cache for the next start
+  // Ignore errors of the log: logging them would fail again.
   for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {})
   surviveLateErrors()
   await signalled
@@ -54,6 +54,6 @@ async function run(runtime: Runtime, routes: Routes): Promise<void> {
   await runtime.close()
   handOver()
   const closed = once(server.close(), 'close')
-  await Promise.race([closed, sleep(1000)]) // for clients that do not read their answer
-  exit(0) // a tool or a vendor's client that hangs would keep the process alive
+  await Promise.race([closed, sleep(1000)]) // for clients that do not read
+  exit(0) // a hanging tool or vendor's client would keep the process alive
 }

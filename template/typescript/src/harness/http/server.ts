@@ -15,15 +15,15 @@ import type { Routes, Runtime } from '../modules.ts'
 import { serialize } from '../sessions/sessions.ts'
 import { splitList } from '../settings.ts'
 
-/** The running agent, and the capabilities whose routes and middleware it serves. */
-type Served = Runtime & { readonly capabilities: readonly Capability[] }
+/** The running agent with its capabilities. */
+type ServedRuntime = Runtime & { readonly capabilities: readonly Capability[] }
 
 /** Answers a request, or throws AgentError. */
 type Answer = (request: IncomingMessage, response: ServerResponse) => void | Promise<void>
 
-const KEEP_ALIVE = ': keep-alive\n\n' // a comment of the stream: proxies end silent requests
+const KEEP_ALIVE = ': keep-alive\n\n' // an event-stream comment; proxies end silent requests
 
-/** The headers of each stream; nginx would keep a reply until its end. */
+/** The headers of each stream. X-Accel-Buffering stops nginx from buffering the reply. */
 export const STREAM_HEADERS = {
   'Content-Type': 'text/event-stream; charset=utf-8',
   'Cache-Control': 'no-cache',
@@ -34,36 +34,36 @@ export const STREAM_HEADERS = {
 export class Events {
   readonly headers: Record<string, string> = STREAM_HEADERS
 
-  /** Return the opening events. If empty, a failure before the first text is an HTTP status. */
-  start(): string {
+  /** Return the opening events. If empty, a failure before the first text is a status. */
+  formatStart(): string {
     return ''
   }
 
-  /** Return the event for a chunk, or an empty string. */
-  chunk(chunk: Chunk, _turn: Turn): string {
+  /** Return the event of a chunk, or an empty string. */
+  formatChunk(chunk: Chunk, _turn: Turn): string {
     if (chunk instanceof Data) return event('event: data\n', chunk)
     if (chunk instanceof Source) return event('event: source\n', chunk)
     return typeof chunk === 'string' ? event('', chunk) : ''
   }
 
-  /** Return the event of a turn that is committed, or waits for an approval. */
-  done(result: TurnResult, _turn: Turn): string {
+  /** Return the event of a committed or waiting turn. */
+  formatResult(result: TurnResult, _turn: Turn): string {
     const name = result.waiting.length > 0 ? 'waiting' : 'done'
     return event(`event: ${name}\n`, { ...bodyOf(result), reply: undefined })
   }
 
-  /** Return the event of a turn that failed; nothing of it was kept. */
-  async error({ type, message }: AgentError): Promise<string> {
+  /** Return the event of a failed turn. */
+  async formatError({ type, message }: AgentError): Promise<string> {
     return event('event: error\n', { error: { type, message } })
   }
 }
 
-/** Return the app with the routes of the contract, those of the owner and of capabilities. */
-export function createApp(runtime: Served, ownRoutes: Routes): RequestListener {
+/** Return the app with the routes of the contract, the owner and the capabilities. */
+export function createApp(runtime: ServedRuntime, ownRoutes: Routes): RequestListener {
   const pages = splitList(runtime.settings.allowedOrigins)
   const routes: Record<string, Answer> = {}
 
-  /** Add routes that are called after the checks of a request. */
+  /** Add routes with checks of requests. */
   function add(added: Routes, isPublic = false, file?: string): void {
     refuseErrors(checkRoutes(added, file))
     for (const [name, given] of Object.entries(added)) {
@@ -79,7 +79,7 @@ export function createApp(runtime: Served, ownRoutes: Routes): RequestListener {
     add(capability.publicRoutes?.() ?? {}, true, 'environment')
   }
 
-  /** Set CORS headers for a page in ALLOWED_ORIGINS; return whether it answered a preflight. */
+  /** Set CORS headers for ALLOWED_ORIGINS; return whether this answered a preflight. */
   function answerPage(request: IncomingMessage, response: ServerResponse): boolean {
     const { origin, 'access-control-request-headers': headers = '' } = request.headers
     if (!origin || !pages.includes(origin)) return false
@@ -92,7 +92,7 @@ export function createApp(runtime: Served, ownRoutes: Routes): RequestListener {
     return true
   }
 
-  /** Return the names of the routes of a path. */
+  /** Return the route names of a path. */
   function namesOf(request: IncomingMessage): string[] {
     const path = pathOf(request)
     return Object.keys(routes).filter((name) => paramsOf(patternOf(name), path))
@@ -113,7 +113,7 @@ export function createApp(runtime: Served, ownRoutes: Routes): RequestListener {
   return (request, response) => answerPage(request, response) || app(request, response)
 }
 
-/** Return the function that checks a request, then calls the handler of a route. */
+/** Return a function that checks a request, then calls the handler. */
 function answerOf(
   given: Handler | Route,
   runtime: Runtime,
@@ -141,7 +141,7 @@ function answerOf(
   }
 }
 
-/** Return the app as one that answers its errors, too. */
+/** Wrap an app so that it answers its errors. */
 function answering(app: RequestListener): RequestListener {
   return (request, response) => {
     const work = async () => app(request, response)
@@ -169,18 +169,18 @@ async function invoke(
   send(response, await runtime.turns.start(stop, () => change(runtime, call, stop)))
 }
 
-/** Return the methods of routes, as a header has them. */
+/** Return the methods of routes as a header value. */
 function methodsOf(names: string[]): string {
   const methods = [...new Set(names.map((name) => name.split(' ')[0]))].join(', ')
   return methods.replace('GET', 'GET, HEAD')
 }
 
-/** Return the path of a route, as in `GET /orders/{id}`. */
+/** Return the path of a route name, such as `GET /orders/{id}`. */
 function patternOf(name: string): string {
   return name.split(' ')[1] ?? ''
 }
 
-/** Return the segments of a path by their names in a pattern; undefined if it does not match. */
+/** Return the named segments of a path; undefined if the pattern does not match. */
 function paramsOf(pattern: string, path: string): Record<string, string> | undefined {
   const parts = pattern.split('/')
   const segments = path.split('/')
@@ -196,10 +196,10 @@ function paramsOf(pattern: string, path: string): Record<string, string> | undef
 }
 
 /**
- * Run a turn, relay its output, and cancel it when the client leaves.
+ * Run a turn, relay its output, and cancel it if the client disconnects.
  *
- * Without `events` the reply is JSON. A stream has a comment after KEEP_ALIVE_SECONDS of silence.
- * It begins with a comment only if the turn has begun: what refuses a turn is a status.
+ * Without `events`, the reply is JSON. A stream has a comment after KEEP_ALIVE_SECONDS of silence;
+ * a comment can be first only after the turn has begun.
  */
 export async function relay(
   response: ServerResponse,
@@ -227,8 +227,8 @@ export async function relay(
     if (isSilent && canBegin && isRead) write(KEEP_ALIVE).catch(() => {})
   }
   const turn = new Turn(request, async (chunk) => {
-    buffered += events.chunk(chunk, turn)
-    // Until something is shown a failure is a status.
+    buffered += events.formatChunk(chunk, turn)
+    // Before the first visible event, a failure is an HTTP status.
     const isShown = typeof chunk === 'string' ? !isBlank(chunk) : !('id' in chunk)
     if (!response.headersSent && !isShown) return
     const text = buffered
@@ -236,30 +236,30 @@ export async function relay(
     if (text) await write(text)
   })
   async function opening(): Promise<void> {
-    const text = events?.start()
+    const text = events?.formatStart()
     if (text) await write(text)
   }
   const clock = setInterval(keepAlive, silence / 10)
   try {
     const result = await runtime.start(turn, { signal, opening })
-    // A turn can wait without any text.
+    // A waiting turn may have no text.
     if (!response.headersSent) response.setHeaders(headers)
-    response.end(buffered + events.done(result, turn))
+    response.end(buffered + events.formatResult(result, turn))
   } catch (error) {
     if (!response.headersSent || response.req.socket.destroyed) throw error
-    response.end(await events.error(asAgentError(error)))
+    response.end(await events.formatError(asAgentError(error)))
   } finally {
     clearInterval(clock)
   }
 }
 
-/** Return a result as callers get it. */
+/** Return the response body of a turn; a waiting turn has no reply. */
 function bodyOf({ sessionId, turn, reply, output, waiting, marks }: TurnResult): object {
   const body = { session_id: sessionId, turn }
-  const noted = Object.fromEntries(marks.map((mark) => [mark, true]))
-  if (waiting.length === 0) return { ...body, reply, output, ...noted }
+  const flags = Object.fromEntries(marks.map((mark) => [mark, true]))
+  if (waiting.length === 0) return { ...body, reply, output, ...flags }
   const calls = waiting.map(({ id, name, input }) => ({ id, tool: name, input }))
-  return { ...body, waiting: calls, ...noted }
+  return { ...body, waiting: calls, ...flags }
 }
 
 async function change(runtime: Runtime, call: Change, stop: AbortController): Promise<object> {
@@ -294,9 +294,9 @@ function send(response: ServerResponse, body: object, status = 200): void {
 }
 
 function fail(response: ServerResponse, error: unknown): void {
-  if (response.req.socket.destroyed) return // the client has left
+  if (response.req.socket.destroyed) return // the client has disconnected
   const { type, status, message, retryAfter } = asAgentError(error)
-  if (response.headersSent) return void response.destroy() // the client sees that it was cut off
+  if (response.headersSent) return void response.destroy() // the client detects the cut
   if (status === 401) response.setHeader('WWW-Authenticate', 'Bearer')
   if (retryAfter) response.setHeader('Retry-After', retryAfter)
   send(response, { error: { type, message } }, status)

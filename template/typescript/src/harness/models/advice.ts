@@ -1,11 +1,11 @@
-// Why a call of the model failed, for the operator.
+// Advice for the operator about a failed model call.
 
 import type { AgentError } from '../contract.ts'
 import { causesOf, CONTROL } from '../log.ts'
 import type { ModelModule, Modules } from '../modules.ts'
 import { proxyVariables } from '../settings.ts'
 
-/** Return why a turn failed, with a line of advice if the model failed. */
+/** Return a failure's reason, with a line of advice if the model failed. */
 export async function explain(error: AgentError, load: Modules): Promise<string> {
   const { cause, detail, type } = error
   const why = `(${(messageOf(cause) || detail || type).replace(CONTROL, '')})\n`
@@ -15,20 +15,20 @@ export async function explain(error: AgentError, load: Modules): Promise<string>
 }
 
 /**
- * Return advice for a failure, as `describe` names it, or ''.
+ * Return advice for the failure `kind`, as `describe` formats it, or ''.
  *
- * `variable` is the setting that names the model.
+ * `variable` is the setting with the model's name.
  */
 export function advise(model: ModelModule, kind: string, variable = 'MODEL'): string {
   const { ADDRESS, CREDENTIALS } = model
   const proxies = process.env.NODE_USE_ENV_PROXY === '1' ? proxyVariables() : ''
   const network = proxies ? `, ${proxies} and the network` : ' and the network'
   const hints: [RegExp, string][] = [
-    [/HTTP 40[13]|Credential/, `look at ${CREDENTIALS}`],
-    [/HTTP 40[04]/, `look at ${variable} and ${ADDRESS}`],
-    [/HTTP 429|[Tt]hrottl/, "the provider's limit is reached, try again later"],
-    [/Connect|ECONN|ENOTFOUND|EAI_AGAIN/, `look at ${ADDRESS}${network}`],
-    [/HTTP 5/, 'the provider failed or is overloaded, try again later'],
+    [/HTTP 40[13]|Credential/, `check ${CREDENTIALS}`],
+    [/HTTP 40[04]/, `check ${variable} and ${ADDRESS}`],
+    [/HTTP 429|[Tt]hrottl/, "the provider's limit is reached, retry later"],
+    [/Connect|ECONN|ENOTFOUND|EAI_AGAIN/, `check ${ADDRESS}${network}`],
+    [/HTTP 5/, 'the provider failed or is overloaded, retry later'],
   ]
   const [, advice = ''] = hints.find(([form]) => form.test(kind)) ?? []
   return advice
@@ -39,7 +39,7 @@ interface Answer {
   error?: Answer
 }
 
-/** Return a provider's message; the client of OpenAI or Anthropic puts the status in front. */
+/** Return a provider's message without the status that OpenAI's and Anthropic's clients prepend. */
 function messageOf(cause: unknown): string {
   if (!(cause instanceof Error)) return ''
   for (const error of causesOf(cause)) {

@@ -1,17 +1,16 @@
-// A request that is too long for the model: how it is recognized, and how it becomes shorter.
+// Recognizes requests that are too long for the model, and shortens them.
 
 import { AgentError, type Turn } from '../contract.ts'
 import { causesOf, describe, log } from '../log.ts'
 
-const MAX_TRIES = 6 // in one turn
-const MIN_RESULT = 500 // characters of a tool's result that is not cut
-const MIN_PROMPT = 1000 // characters of a prompt that may be the reason
-const RESULTS_TOO_LONG =
-  'The results of the tools are too long for the model. Ask for less at a time.'
-const OWN_TOO_LONG = 'The system prompt and the tools of the agent are too long for the model.'
+const MAX_TRIES = 6 // per turn
+const MIN_RESULT = 500 // characters of a tool's result that stays whole
+const MIN_PROMPT = 1000 // characters of a prompt that may be too long
+const RESULTS_TOO_LONG = 'The tool results are too long for the model. Ask for less at a time.'
+const OWN_TOO_LONG = 'The system prompt and the tools are too long for the model. Shorten them.'
 
-// What providers say about a request that is too long: OpenAI, Azure, Groq, Mistral, Anthropic,
-// Bedrock, Gemini, vLLM, llama.cpp and xAI.
+// Error texts about long requests of OpenAI, Azure, Groq, Mistral, Anthropic, Bedrock, Gemini,
+// vLLM, llama.cpp and xAI.
 const TOO_LONG = new RegExp(
   'context_length_exceeded|maximum context length|reduce the length of the messages' +
     '|exceeds? the context window|input tokens exceed the configured limit' +
@@ -21,19 +20,19 @@ const TOO_LONG = new RegExp(
     '|exceed_context_size_error|exceeds the available context size|maximum prompt length is',
   'i',
 )
-// A limit of tokens in a time, which a class of Strands takes for the same.
+// Token rate limits, for which Strands throws the same error.
 const AT_LIMIT = /rate[ _-]?limit|\bper (sec|min|hour|day|month)/i
-// The statuses of such a refusal. In a stream it has none, that of the stream, or 500 or 502 where
-// the client makes one up.
+// HTTP statuses of these errors. An error in a stream has none, the status of the stream, or 500 or
+// 502, which clients invent.
 const STATUSES = [200, 400, 413, 422, 500, 502]
-const MAX_TEXT = 4000 // characters of an error that are read, at its beginning and at its end
+const MAX_TEXT = 4000 // characters read at the start and the end of an error
 const MARK = /… \[cut: the result was (\d+) characters long\]$/
-// Where messages hold the bytes of files, which are no text.
+// Fields with the bytes of files.
 const BINARY = ['bytes', 'data', 'image']
 
 type Failure = Error & Record<string, unknown> & { $metadata?: { httpStatusCode?: number } }
 
-/** Whether a model refused a request because it is too long. */
+/** Whether a model rejected a request because of its length. */
 export function isTooLong(error: unknown): boolean {
   const failures = causesOf(error).filter((failure) => !(failure instanceof AgentError))
   if (!failures.every(hasStatus) || failures.some((failure) => says(AT_LIMIT, failure))) {
@@ -66,7 +65,7 @@ function jsonOf(body: unknown): string {
   }
 }
 
-/** Return the number of characters of all texts in messages. */
+/** Return the number of characters in all texts of a value. */
 export function charsOf(value: unknown): number {
   if (typeof value === 'string') return value.length
   if (typeof value !== 'object' || value === null) return 0
@@ -77,30 +76,30 @@ export function charsOf(value: unknown): number {
   return count
 }
 
-/** Return the number of characters, as code points. */
+/** Return the number of code points. */
 function countOf(text: string): number {
   return text.length - (text.match(/[\ud800-\udbff][\udc00-\udfff]/g)?.length ?? 0)
 }
 
-/** Return the first `count` characters, as code points. */
+/** Return the first `count` code points. */
 function firstOf(text: string, count: number): string {
   const characters = Array.from(text.slice(0, 2 * count))
   return characters.slice(0, count).join('')
 }
 
-/** Return the first characters of a tool's result, and how long it was. */
+/** Cut a tool's result to `size` characters and append its length. */
 export function cutResult(text: string, size: number): string {
   const [, length = countOf(text)] = MARK.exec(text) ?? []
   return firstOf(text, size) + noteOfCut(Number(length))
 }
 
-/** Return the texts of a tool's result, cut to `most` characters together; '' for those behind. */
-export function cutTexts(texts: string[], most: number): string[] {
+/** Cut the texts of a tool's result to `maxChars` characters in total. */
+export function cutTexts(texts: string[], maxChars: number): string[] {
   const text = texts.join('')
-  if (text.length <= most) return texts
+  if (text.length <= maxChars) return texts
   const size = countOf(text)
-  if (size <= most) return texts
-  let left = most - noteOfCut(size).length
+  if (size <= maxChars) return texts
+  let left = maxChars - noteOfCut(size).length
   return texts.map((text) => {
     if (left <= 0) return ''
     const kept = firstOf(text, left)
@@ -109,35 +108,35 @@ export function cutTexts(texts: string[], most: number): string[] {
   })
 }
 
-/** Return the end of a result that is cut, as MARK reads it. */
+/** Return the end of a cut result, which MARK matches. */
 function noteOfCut(length: number): string {
   return `… [cut: the result was ${length} characters long]`
 }
 
-/** Return the number of characters of a tool's result, without the note that it was cut. */
+/** Return the original length of a tool's result, including an earlier cut. */
 export function lengthOf(text: string): number {
   return countOf(text.replace(MARK, ''))
 }
 
-/** The text of a tool's result, of which `cut` keeps the first `size` characters. */
+/** A tool's result of `size` characters; `cut` shortens it. */
 export interface CuttableResult {
-  /** The id of its call. */
+  /** The id of the call. */
   readonly id: string
   size: number
   readonly cut: (size: number) => void
 }
 
-/** The stage of a turn, as far as its requests need it. */
+/** The parts of a Stage that Shortening uses. */
 interface History {
   readonly turn: Pick<Turn, 'prompt'>
   readonly data: { readonly messages: unknown[] }
-  /** The turns in front of the running one, and where that begins in the messages. */
+  /** The earlier turns, and the index of the first message of the running turn. */
   readonly turns: readonly { readonly at: number }[]
   readonly at: number
   reduce(all?: boolean): Promise<void>
 }
 
-/** Makes the requests of one turn shorter when its model refuses them for their length. */
+/** Shortens a turn's requests when the model rejects their length. */
 export class Shortening {
   readonly stage: History
   readonly #cutIds = new Set<string>()
@@ -154,17 +153,17 @@ export class Shortening {
   }
 
   /**
-   * Shorten the history; if none is left, the results of this turn's tools.
+   * Shorten the history; without a history, shorten the tool results of this turn.
    *
-   * Return false if the error is another one. If nothing is left to shorten, throws
-   * `prompt_too_long`, or `model_failed` if the prompt is not the reason.
+   * Return false for errors with other reasons. Throws `prompt_too_long` if only the prompt is
+   * left, or `model_failed` if the prompt is short.
    */
   async shorten(error: unknown, results: CuttableResult[]): Promise<boolean> {
     if (!isTooLong(error)) return false
     const { stage } = this
     this.#tries += 1
     const history = charsOf(stage.data.messages.slice(0, stage.at))
-    // Later tries are for the results, if these take more room.
+    // Later tries shorten the results, if they are longer than the history.
     const isSmall = this.#tries > 2 && history <= totalOf(results)
     if (this.#tries > MAX_TRIES) throw this.#failure(error, results)
     if (stage.turns.length > 0) {
@@ -175,11 +174,11 @@ export class Shortening {
     for (const { id } of cut) this.#cutIds.add(id)
     if (cut.length > 0) return true
     if (stage.at === 0) throw this.#failure(error, results)
-    await this.#reduce() // only a summary is left
+    await this.#reduce() // only a summary remains
     return true
   }
 
-  /** Log how a request that was too long became shorter. */
+  /** Log the shortened parts of the requests. */
   report(): void {
     const isShorter = this.#isReduced || this.#cutIds.size > 0
     if (isShorter) log('WARNING', `model: ${this.#summary}`)
@@ -196,7 +195,7 @@ export class Shortening {
     return new AgentError(type, reason, describe(error), { cause: error })
   }
 
-  /** Return what is too long, or '' for the prompt: the rest of the request is not larger. */
+  /** Return a message about the longest part of the request, or '' for the prompt. */
   #reason(results: CuttableResult[]): string {
     const { length } = this.stage.turn.prompt
     if (totalOf(results) > length) return RESULTS_TOO_LONG
@@ -212,7 +211,7 @@ export class Shortening {
   }
 }
 
-/** Cut the largest results to half until all together are half as long; return those. */
+/** Halve the largest results until the total is halved; return the cut results. */
 function halve(results: CuttableResult[]): CuttableResult[] {
   const goal = totalOf(results) / 2
   const cut = new Set<CuttableResult>()

@@ -1,4 +1,4 @@
-// A call of a model for `check --connect`: it proves the key, the address and the model's name.
+// Calls a model for `check --connect`, to test the key, the address and the model's name.
 
 import { advise } from './advice.ts'
 import { AgentError } from '../contract.ts'
@@ -8,16 +8,16 @@ import { CONTROL, describe } from '../log.ts'
 import type { ModelModule, Modules } from '../modules.ts'
 import type { CoreSettings } from '../settings.ts'
 
-const SECONDS = 60 // a server of your own may have to load the model
+const SECONDS = 60 // a local server may load the model first
 const MAX_TEXT = 300 // characters of the provider's message
 // Variables, besides CREDENTIALS, whose values a provider may quote.
 const SECRETS = ['AWS_SECRET_ACCESS_KEY', 'AWS_SESSION_TOKEN', 'AWS_BEARER_TOKEN_BEDROCK']
 
 /**
- * Call the model `name` and end the call at its first text; return why it failed.
+ * Call the model `name` until its first text; return findings about a failure.
  *
- * `variable` is the setting that names the model. The request is like that of a turn: one with
- * `max_tokens` would be refused by some models, and a look at the list of models proves no key.
+ * `variable` is the setting with the model's name. The request resembles a turn's: some models
+ * reject `max_tokens`, and a list of models does not test the key.
  */
 export async function callModel(
   load: Modules,
@@ -26,13 +26,13 @@ export async function callModel(
   name: string,
 ): Promise<Finding[]> {
   if (settings.model === 'offline' || !name) return []
-  // These load a framework and the client of the vendor.
+  // These load a framework and the vendor's client.
   const module = await load.model()
   const { ask } = await import('./ask.ts')
   const seconds = Math.min(SECONDS, settings.turnTimeoutSeconds)
   const late = new TimeoutError()
   const work = async (stop: AbortSignal) => {
-    // The SDK warns that some models have no cache.
+    // Avoid the warning of the SDK about models without a cache.
     const model = module.buildModel({ ...settings, model: name, promptCache: 0 })
     await ask(model, 'Reply with one word.', 'Hello', 0, stop)
   }
@@ -41,9 +41,9 @@ export async function callModel(
     return []
   } catch (error) {
     const isLate = error === late
-    const hang = `no answer within ${seconds} s: look at ${module.ADDRESS} and the network`
+    const hang = `no answer within ${seconds} s: check ${module.ADDRESS} and the network`
     const why = isLate ? hang : reason(module, error, variable)
-    return [diagnostic(`SET-${variable}`, `${variable}=${name} cannot be called: ${why}.`)]
+    return [diagnostic(`SET-${variable}`, `Cannot call ${variable}=${name}: ${why}.`)]
   }
 }
 

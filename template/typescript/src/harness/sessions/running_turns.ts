@@ -1,10 +1,10 @@
-// The turns that run in this process: how many may, and how they end at a shutdown.
+// The running turns of this process: their limit and their drain.
 
 import { setTimeout as sleep } from 'node:timers/promises'
 
 import { AgentError } from '../contract.ts'
 
-/** The turns that run or wait in this process, and the reads of bodies and sessions. */
+/** The running and queued turns of this process, and the pending reads. */
 export class Turns {
   readonly tasks = new Map<Promise<unknown>, AbortController>()
   isDraining = false
@@ -22,7 +22,7 @@ export class Turns {
     if (this.tasks.size + this.#reads >= this.#maxTurns) throw new AgentError('server_busy')
   }
 
-  /** Take the place of a turn while a body or a session is read. Throws like `start`. */
+  /** Count a read of a body or a session as a turn. Throws like `start`. */
   async reading<T>(read: () => Promise<T>): Promise<T> {
     this.#checkRoom()
     this.#reads++
@@ -41,14 +41,14 @@ export class Turns {
     return task
   }
 
-  /** Return since when the process has had this status, in Unix seconds. */
+  /** Return when the status last changed, in Unix seconds. */
   since(status: string): number {
     if (status !== this.#status) this.#since = Math.floor(Date.now() / 1000)
     this.#status = status
     return this.#since
   }
 
-  /** Refuse new turns, let running ones finish within this time, then cancel them. */
+  /** Reject new turns; cancel running turns after the grace period. */
   async drain(graceSeconds: number): Promise<void> {
     this.isDraining = true
     while (this.tasks.size > 0) {

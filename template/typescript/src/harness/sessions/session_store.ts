@@ -1,48 +1,49 @@
-// Where committed snapshots live: the protocol of a session store, and the one in memory.
+// Session stores: their protocol, and the in-memory store.
 
 import { LRUCache } from 'lru-cache'
 
 import type { CoreSettings } from '../settings.ts'
 
-/** A snapshot as a store holds it: JSON, and the revision of that save. */
+/** A stored snapshot: JSON, and the unique revision of its save. */
 export interface Stored {
-  readonly revision: string | null // unique; null: the store has no revisions
+  readonly revision: string | null // null in a store without revisions
   readonly snapshot: string
-  /** Whether it is older than a state that this process has seen. */
+  /** Whether it is older than a snapshot that this process has loaded. */
   readonly isRolledBack?: boolean
 }
 
-/** Where committed snapshots live. Each method throws AgentError when the store fails. */
+/** A store of committed snapshots. Methods throw AgentError when the store fails. */
 export interface SessionStore {
-  /** The largest size of a snapshot. */
+  /** The maximum size of a snapshot. */
   readonly maxBytes: number
-  /** Where sessions live, without passwords. */
+  /** The location, such as "in this process", without passwords. */
   readonly description: string
-  /** What becomes of the turns of a session, printed at the end of `chat`. */
+  /** Whether turns are saved; `chat` prints it last. */
   readonly retentionNotice: string
 
-  /** Return what was saved last, or null. An empty snapshot: it was here, and has vanished. */
+  /** Return the latest save, or null for an unknown session. */
   load(sessionId: string): Promise<Stored | null>
 
   /**
-   * Save if the stored revision is `expected` (null: nothing is stored), then call `saved`; else
-   * throw and change nothing. No abort can interrupt it.
+   * Save if the stored revision is `expected` (null: no snapshot), then call `saved`.
+   *
+   * Otherwise throw and change nothing. An abort does not interrupt a save.
    */
   save(id: string, snapshot: string, expected: string | null, saved: () => void): Promise<void>
 
-  /** Delete the session, known or not. */
+  /** Delete a session; ignore an unknown id. */
   end(sessionId: string): Promise<void>
 
-  /** Yield the ids and snapshots of all sessions that can be read; this uses none of them. */
+  /** Yield ids and snapshots of all readable sessions; does not restart idle times. */
   snapshots(): AsyncIterable<[string, string]>
 }
 
-/** A SessionStore in memory, limited in sessions and bytes; drops the least recently used first. */
+/** A SessionStore in memory that drops the least recently used session first. */
 export class InProcess implements SessionStore {
   readonly entries: LRUCache<string, Stored>
   readonly maxBytes: number
   readonly description: string
-  readonly retentionNotice = 'Its turns were not kept: sessions live in this process.'
+  readonly retentionNotice = 'Its turns were not saved: sessions live in this process.'
 
   constructor(settings: CoreSettings, description = 'in this process') {
     this.description = description

@@ -1,4 +1,4 @@
-// Sessions: one first-in-first-out queue each, and the only way to replace a snapshot.
+// Sessions: a first-in-first-out queue for each, and the commit of turns.
 
 import { randomUUID } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
@@ -10,85 +10,85 @@ import { abortOf, mustPause, pause } from '../deadline.ts'
 import type { SessionStore, Stored } from './session_store.ts'
 import type { CoreSettings } from '../settings.ts'
 
-/** Where a turn begins: the index of its first message. */
+/** The start of a turn: `at` is the index of its first message. */
 export interface TurnStart {
   at: number
   key: string | null
-  /** What the data had besides messages before the turn, if the turn changed it. */
+  /** The data before the turn, besides messages, if the turn changed it. */
   other?: object
 }
 
-/** The request that made a session as a copy of another one. */
+/** The request that created a session as a copy. */
 export interface Fork {
-  /** That of the request, or unique. */
+  /** The request's key, or a unique text. */
   key: string
-  /** The last turn that was copied. */
+  /** The last copied turn. */
   turn: number
 }
 
-/** What a session keeps of its last turn, besides the messages. */
+/** The record of a session's last turn, besides the messages. */
 export interface LastTurn {
   actor: string | null
   turn: number
   key: string | null
   reply: string
-  /** Those whose messages the session holds. */
+  /** The turns whose messages are in the session. */
   turns: TurnStart[]
   fork?: Fork | undefined
-  /** Whether the turns before it have vanished from the store. */
+  /** Whether the store has lost all earlier turns. */
   restarted?: boolean
-  /** Whether the last turns before it have vanished from the store. */
+  /** Whether the store has lost the latest turns. */
   rolled_back?: boolean
-  /** Whether it took the place of a turn that waited. */
+  /** Whether a pending approval was dropped. */
   dropped?: boolean
 }
 
-/** A session of an actor: its id, the number of its last turn, and the time of that save. */
+/** An actor's session; `turns` is the number of its last turn, `savedAt` its time. */
 export interface SessionInfo {
   readonly sessionId: string
   readonly turns: number
   readonly savedAt: string
 }
 
-/** A turn that a session holds. */
+/** A turn in a session. */
 export interface SessionTurn {
   readonly number: number
   readonly prompt: string
   readonly reply: string
 }
 
-/** What a framework keeps of a session; messages are in its own form. */
+/** A framework's data of a session, in its own format. */
 export interface Data {
   messages: unknown[]
   [name: string]: unknown
 }
 
-/** What a framework keeps, as a snapshot without the template's `app_data`. */
-export interface Taken {
+/** A snapshot without `app_data`. */
+export interface FrameworkSnapshot {
   scope: string
   schema_version: string
   created_at: string
   data: Data
 }
 
-/** What a turn leaves: its snapshot, and the messages that it added, in the framework's form. */
-export interface Answered {
-  readonly snapshot: Taken
+/** The outcome of a turn: its snapshot and its messages, in the framework's format. */
+export interface TurnAnswer {
+  readonly snapshot: FrameworkSnapshot
   readonly added: unknown[]
 }
 
 /** A committed session. */
-export type Snapshot = Taken & { app_data: LastTurn }
+export type Snapshot = FrameworkSnapshot & { app_data: LastTurn }
 
 export type Loaded = [Stored | null, Snapshot | null]
 export type Message = { role: string; content: string | { type?: string; text?: string }[] }
 
-/** A turn that waits for the answers of a person. */
+/** A turn with pending approvals. */
 export interface WaitingTurn {
   readonly turn: number
-  /** Of the last request. */
+  /** The key of the last request. */
   readonly key: string | null
-  /** Of the first request. */
+  /** The key of the first request. */
   readonly prompt_key: string | null
   readonly prompt: string
   /** The text so far. */
@@ -97,18 +97,19 @@ export interface WaitingTurn {
   readonly messages: readonly unknown[]
 }
 
-/** What capabilities add to sessions: the first that returns something decides. */
+/** The methods of a capability for sessions; the first returned value wins. */
 export interface SessionHooks {
-  /** Begin a turn in place of the session. Throws AgentError to refuse it. */
+  /** Begin a turn in a custom way, or answer it without a model. */
   beginTurn?(session: Session, turn: Turn): Promise<Stage | TurnResult | undefined>
-  /** Keep a turn whose tool calls wait, beside what is committed. */
-  holdTurn?(stage: Stage, taken: Taken): Promise<TurnResult | undefined>
-  /** Return the turn of a session that waits. */
+  /** Store a turn that waits for approvals. */
+  holdTurn?(stage: Stage, snapshot: FrameworkSnapshot): Promise<TurnResult | undefined>
+  /** Return the waiting turn of a session. */
   findWaiting?(session: Session): WaitingTurn | undefined
   /**
-   * Return what takes the place of dropped messages, of which the turns begin at `at`.
+   * Return replacements for dropped messages, to stand first in the history.
    *
-   * `turns` is the number of the last turn that is dropped.
+   * `at` is the index of the first dropped turn, after the replacements of an earlier call; `turns`
+   * is the number of the last dropped turn.
    */
   replaceDropped?(
     turn: Turn,
@@ -116,11 +117,11 @@ export interface SessionHooks {
     at: number,
     turns: number,
   ): Promise<unknown[] | undefined>
-  /** A session has ended; all are called. */
+  /** Handle the end of a session; every capability is called. */
   sessionEnded?(sessionId: string): void
 }
 
-/** A committed session, as it was loaded: no turn changes it. */
+/** A loaded session; only its `save` replaces the committed snapshot. */
 export class Session {
   readonly sessions: Sessions
   readonly id: string
@@ -147,7 +148,7 @@ export class Session {
     this.fork = this.last?.fork
   }
 
-  /** The turn that waits, if one does. */
+  /** The turn with pending approvals. */
   get waiting(): WaitingTurn | undefined {
     for (const hooks of this.sessions.hooks) {
       const waiting = hooks.findWaiting?.(this)
@@ -157,9 +158,10 @@ export class Session {
   }
 
   /**
-   * Stage a turn; or return the result of the turn that it repeats by its key.
+   * Return the stage of a turn, or the result of an earlier turn with the same key.
    *
-   * Throws `invalid_request` if there is no turn to replace, and `session_too_large`.
+   * Throws AgentError: `invalid_request` if the turn to replace does not exist,
+   * `session_too_large`.
    */
   async begin(turn: Turn): Promise<Stage | TurnResult> {
     for (const hooks of this.sessions.hooks) {
@@ -169,7 +171,7 @@ export class Session {
     return this.findRepeated(turn) ?? this.stage(turn, turn.request.follow(this))
   }
 
-  /** Number a turn, and stage it behind the first `end` turns that the session holds. */
+  /** Number a turn and return its stage on top of the turns before `end`. */
   async stage(turn: Turn, end: number): Promise<Stage> {
     turn.number = this.number + 1 - this.turns.length + end
     turn.prompt ||= textOf(this.data.messages[this.turns[end]!.at] as Message)
@@ -181,10 +183,10 @@ export class Session {
   }
 
   /**
-   * Return the result of the turn that this one repeats, by its key.
+   * Return the result of the earlier turn with the same key, or null.
    *
-   * Turns that a fork copied do not count. A turn that replaces another one can repeat only the
-   * last, or the one that stands in that place by now.
+   * Copied turns of a fork do not count. A turn with `replaces` can repeat only the last turn or
+   * the turn of that number.
    */
   findRepeated(turn: Turn): TurnResult | null {
     const { key, isRepeatable, replaces } = turn.request
@@ -206,23 +208,24 @@ export class Session {
     const kept = this.data.messages.slice(this.turns[index]?.at, this.turns[index + 1]?.at)
     const messages = kept as Message[]
     turn.number = first + index
-    // The reply of a turn that ended in a value is only its JSON.
+    // The reply of a turn with an output value is only its JSON.
     turn.reply = turn.request.output ? textOf(messages.at(-1)!) : replyOf(messages)
     return turn.result('replayed', [])
   }
 
-  /** Return the index of a turn, given its number (0: the last). Throws `invalid_request`. */
-  find(asked: number): number {
+  /** Return the index of a turn number (0: the last turn). Throws `invalid_request`. */
+  find(given: number): number {
     const first = this.number - this.turns.length + 1
-    const number = asked || this.number
+    const number = given || this.number
     if (this.turns.length === 0 || number < first || number > this.number) {
-      const held = `No turn ${number}: the session holds turns ${first} to ${this.number}.`
-      throw new AgentError('invalid_request', this.turns[0] ? held : 'The session holds no turns.')
+      const unknown = `No turn ${number}: the session holds turns ${first} to ${this.number}.`
+      const message = this.turns[0] ? unknown : 'The session holds no turns.'
+      throw new AgentError('invalid_request', message)
     }
     return number - first
   }
 
-  /** Return what the session was before the turn of this index. */
+  /** Return the history before the turn of this index. */
   before(end: number): History {
     const turn = this.number - this.turns.length + end
     const turns = this.turns.slice(0, end)
@@ -234,7 +237,7 @@ export class Session {
     return { data: { ...(changed?.other ?? this.data), messages }, turns, turn, fork }
   }
 
-  /** Throw `session_too_large` if a snapshot of this JSON is. */
+  /** Throw `session_too_large` if this JSON exceeds the limit. */
   checkSize(text: string): void {
     const size = Buffer.byteLength(text)
     const { maxBytes } = this.sessions.store
@@ -242,31 +245,31 @@ export class Session {
   }
 
   /**
-   * Save, and return the JSON; if it is too large, without its oldest turns.
+   * Save without the oldest turns that exceed the limit, call `saved`, and return the JSON.
    *
-   * What stands in front of the turns, such as a summary, stays as long as it fits. `expected` is
-   * what the store has now.
+   * Messages before the turns, such as a summary, stay if they fit. `expected` is the stored
+   * snapshot.
    */
   async save(
-    taken: Taken,
+    snapshot: FrameworkSnapshot,
     last: LastTurn,
     expected: Stored | null,
     saved: () => void = () => {},
   ): Promise<string> {
     const { store } = this.sessions
-    let committed = serialize({ ...taken, app_data: last })
+    let committed = serialize({ ...snapshot, app_data: last })
     const excess = Buffer.byteLength(committed) - store.maxBytes
     if (excess > 0) {
-      const data = { ...taken.data }
+      const data = { ...snapshot.data }
       last.turns = drop(data, last.turns, excess)
-      committed = serialize({ ...taken, data, app_data: last })
+      committed = serialize({ ...snapshot, data, app_data: last })
     }
     this.checkSize(committed)
     await store.save(this.id, committed, expected?.revision ?? null, saved)
     return committed
   }
 
-  /** Delete the last turn, and return its number. Throws AgentError if there is none. */
+  /** Delete the last turn and return its number. Throws AgentError without turns. */
   async takeBack(): Promise<number> {
     const { data, turn, turns, fork } = this.before(this.find(0))
     const last: LastTurn = { actor: this.actor, turn, key: null, reply: '', turns, fork }
@@ -275,36 +278,36 @@ export class Session {
     return this.number
   }
 
-  /** Delete the session, if it was found. */
+  /** Delete the session if it is stored. */
   async end(): Promise<void> {
     if (this.stored) await this.sessions.store.end(this.id)
     for (const hooks of this.sessions.hooks) hooks.sessionEnded?.(this.id)
   }
 }
 
-/** The first turns of a session. */
+/** The first turns of a session, and their data. */
 interface History {
   readonly data: Data
   readonly turns: TurnStart[]
-  /** The number of the last of them. */
+  /** The number of the last turn. */
   readonly turn: number
   readonly fork: Fork | undefined
 }
 
-/** A turn on top of its session: the history that its model is shown, and the way to commit it. */
+/** The turns that a running turn continues, until its commit. */
 export class Stage {
   readonly session: Session
   readonly turn: Turn
-  /** The history, with the messages of a turn that goes on. */
+  /** The framework's data, with the messages of a resumed turn. */
   data: Data
   turns: TurnStart[]
-  /** The index of the turn's first message. */
+  /** The index of the first message of the turn. */
   at: number
-  /** The key of the turn in the session. */
+  /** The key of the prompt. */
   key: string | null
-  /** What the store has. */
+  /** The stored snapshot. */
   stored: Stored | null
-  /** The answers of a person to calls that waited, in the framework's form. */
+  /** The approvals of a resumed turn, in the framework's format. */
   answers: unknown = undefined
   readonly marks = new Set<Mark>()
   readonly #fork: Fork | undefined
@@ -324,13 +327,13 @@ export class Stage {
     this.#other = withoutMessages(data)
   }
 
-  /** Cut a history of too many messages or characters to half. */
+  /** Cut a history above the limits to half of them. */
   async limit(): Promise<void> {
     const { historyMessages, historyChars } = this.session.sessions.settings
     const { length } = this.data.messages
     const before = charsBefore(this.data.messages)
     const chars = before[length] ?? 0
-    // To half of it, so that most requests begin as the one before: caches hold.
+    // Half the limit leaves room for later turns, so that requests share a cached prefix.
     const messages = length > historyMessages ? length - Math.floor(historyMessages / 2) : 0
     const size = chars > historyChars ? chars - historyChars / 2 : 0
     if (messages === 0 && size === 0) return
@@ -338,7 +341,7 @@ export class Stage {
     await this.#shorten(fitting?.at ?? this.#lastCut())
   }
 
-  /** Return where a history ends of which no turn fits: a summary can replace several turns. */
+  /** Return the cut when no turn fits: a summary can replace several turns. */
   #lastCut(): number {
     const isReplaced = this.session.sessions.hooks.some(({ replaceDropped }) => replaceDropped)
     const all = this.data.messages.length
@@ -346,7 +349,7 @@ export class Stage {
     return this.turns.at(-1)?.at ?? 0
   }
 
-  /** Drop the messages in front of this index, where a turn begins or the history ends. */
+  /** Drop the messages before `end`: the start of a turn, or the end of the history. */
   async #shorten(end: number): Promise<void> {
     const { turn, session } = this
     const dropped = this.data.messages.slice(0, end)
@@ -364,9 +367,9 @@ export class Stage {
   }
 
   /**
-   * Remove the older half of the history of a turn that runs, by size, or all of it.
+   * Remove the older half (by size) or all of the history before the running turn.
    *
-   * The commit of the turn removes it from the session.
+   * The stored session changes when the turn commits.
    */
   async reduce(all = false): Promise<void> {
     const { messages } = this.data
@@ -383,34 +386,34 @@ export class Stage {
   }
 
   /**
-   * Save what the turn leaves, call `saved`, and return its result.
+   * Save the snapshot of the turn, call `saved`, and return the result.
    *
-   * `saved` is a callback because a save whose acknowledgement was lost is found by a later
-   * load, in another turn. Throws AgentError.
+   * `saved` is a callback because the load of another turn can find a save with a lost reply.
+   * Throws AgentError.
    */
-  async commit(taken: Taken, saved: () => void): Promise<TurnResult> {
+  async commit(snapshot: FrameworkSnapshot, saved: () => void): Promise<TurnResult> {
     const { session, turn } = this
     const [call] = turn.waiting
-    if (call) return this.#hold(call.name, taken)
-    const isSame = isDeepStrictEqual(this.#other, withoutMessages(taken.data))
+    if (call) return this.#hold(call.name, snapshot)
+    const isSame = isDeepStrictEqual(this.#other, withoutMessages(snapshot.data))
     const start: TurnStart = { at: this.at, key: this.key }
     if (!isSame) start.other = this.#other
     const last = this.lastTurn([...this.turns, start])
-    await session.save(taken, last, this.stored, saved)
+    await session.save(snapshot, last, this.stored, saved)
     return turn.result('committed', [...this.marks])
   }
 
-  async #hold(tool: string, taken: Taken): Promise<TurnResult> {
+  async #hold(tool: string, snapshot: FrameworkSnapshot): Promise<TurnResult> {
     for (const hooks of this.session.sessions.hooks) {
-      const kept = await hooks.holdTurn?.(this, taken)
+      const kept = await hooks.holdTurn?.(this, snapshot)
       if (kept) return kept
     }
-    const what = `The tool ${tool} asks for an approval, which nobody can give here`
+    const what = `The tool ${tool} needs an approval, but approvals are not enabled`
     const detail = `tool ${tool} asks for approval`
-    throw new AgentError('reply_incomplete', `${what}; this turn was not kept.`, detail)
+    throw new AgentError('reply_incomplete', `${what}; this turn was not saved.`, detail)
   }
 
-  /** Return the record of the turn, with its marks. */
+  /** Return the `app_data` of a session that ends with this turn. */
   lastTurn(turns: TurnStart[]): LastTurn {
     const { number: turn, key, reply } = this.turn
     const { actor } = this.session
@@ -425,9 +428,9 @@ export class Sessions {
   readonly settings: CoreSettings
   readonly store: SessionStore
   readonly hooks: readonly SessionHooks[]
-  /** For each session: how many turns run or wait, and the end of the last of them. */
+  /** By session: the number of running and queued turns, and the end of the last. */
   readonly queues = new Map<string, { turns: number; last: Promise<unknown> }>()
-  /** What the running turn of each session has loaded. */
+  /** The latest load of each session. */
   readonly #loads = new Map<string, Promise<Loaded>>()
 
   constructor(settings: CoreSettings, store: SessionStore, hooks: readonly SessionHooks[] = []) {
@@ -437,11 +440,11 @@ export class Sessions {
   }
 
   /**
-   * Wait for the turns before this one, then load what is committed and use it.
+   * Wait for earlier turns, then load the committed session and use it. An abort ends the wait.
    *
-   * Throws AgentError: `session_forbidden` if another actor owns the session, checked before and
-   * after the wait (callers without an actor count as one); `session_busy` at once when too many
-   * wait; and what the store throws. An abort ends the wait.
+   * Throws AgentError: `session_forbidden` if another actor owns the session, before and after the
+   * wait (callers without an actor count as the same actor); `session_busy`, without waiting, if
+   * the queue is full; and the errors of the store.
    */
   async open<T>(
     sessionId: string,
@@ -478,9 +481,9 @@ export class Sessions {
   }
 
   /**
-   * Copy the first turns of a session to a new one.
+   * Copy the first turns of a session to a new session.
    *
-   * Throws `session_conflict` if it exists, unless a request with the same key has made it.
+   * Throws `session_conflict` if that exists, unless a request with the same key created it.
    */
   async fork({ sessionId, actor, fork, turns, key }: Change, signal: AbortSignal): Promise<void> {
     if (key !== null) {
@@ -489,21 +492,22 @@ export class Sessions {
     }
     const copied = await this.open(sessionId, actor, signal, async (session) => {
       const { data, ...history } = session.before(session.find(turns) + 1)
-      // Without a unique key, the same copy by another process looks like this one.
+      // Without a unique key, the same copy by another process would look like ours.
       const source = { key: key ?? randomUUID(), turn: turns }
       const last: LastTurn = { ...history, actor, key: null, reply: '', fork: source }
       return [savedNow({ ...session.snapshot!, data }), last] as const
     })
     await this.open(fork, actor, signal, async (copy) => {
-      if (key !== null && copy.fork?.key === key) return // made while this request waited
-      if (copy.last) throw new AgentError('session_conflict', `The session ${fork} exists already.`)
+      if (key !== null && copy.fork?.key === key) return // created during the wait
+      const message = `The session ${fork} exists already: choose another id.`
+      if (copy.last) throw new AgentError('session_conflict', message)
       await copy.save(...copied, copy.stored)
     })
   }
 
-  /** Return the session to read, without waiting for turns. Throws what `open` throws. */
+  /** Return a session to read, without waiting for a running turn. Throws like `open`. */
   async read(sessionId: string, actor: string | null): Promise<Session> {
-    const loaded = await this.#loads.get(sessionId) // what the running turn began with
+    const loaded = await this.#loads.get(sessionId) // the snapshot before the running turn
     if (loaded) return new Session(this, sessionId, actor, loaded)
     const { signal } = new AbortController()
     return this.open(sessionId, actor, signal, async (session) => session)
@@ -512,8 +516,7 @@ export class Sessions {
   /**
    * Return the sessions of an actor, forks included, the last saved first.
    *
-   * This reads all sessions of the store. Throws AgentError `actor_required` without an actor, or
-   * `store_unavailable`.
+   * Reads the whole store. Throws AgentError: `actor_required`, `store_unavailable`.
    */
   async list(actor: string | null): Promise<SessionInfo[]> {
     if (!actor) throw new AgentError('actor_required')
@@ -526,7 +529,7 @@ export class Sessions {
     return found.sort((one, other) => other.savedAt.localeCompare(one.savedAt))
   }
 
-  /** Return the turns that a session holds, in order. Throws as TurnRequest and `open` do. */
+  /** Return the turns in a session, in order. Throws like TurnRequest and `open`. */
   async turns(sessionId: string, actor: string | null): Promise<SessionTurn[]> {
     checkIds(sessionId, actor)
     const { data, number, turns } = await this.read(sessionId, actor)
@@ -538,10 +541,9 @@ export class Sessions {
   }
 
   /**
-   * Delete a session. Throws as TurnRequest and `open` do.
+   * Delete a session. Does not call capabilities' `beforeChange`.
    *
-   * `beforeChange` of capabilities decides only about requests of callers: your own code may end
-   * every session.
+   * Throws like TurnRequest and `open`.
    */
   async end(
     sessionId: string,
@@ -558,24 +560,24 @@ export class Sessions {
   }
 }
 
-/** Return JSON; each lone surrogate, which JSON.stringify escapes, becomes U+FFFD. */
+/** Return JSON with U+FFFD for lone surrogates, which JSON.stringify escapes. */
 export function serialize(value: unknown): string {
   return JSON.stringify(value).replace(/(?<=(?<!\\)(?:\\\\)*)\\ud.../g, '\ufffd')
 }
 
-/** Return the turns of a session that was stored without `turns`. */
+/** Return the turns of a session that an older version stored without `turns`. */
 export function findTurns({ messages }: Data): TurnStart[] {
   return (messages as Message[]).flatMap((message, at) =>
     message.role === 'user' && textOf(message) ? [{ at, key: null }] : [],
   )
 }
 
-/** Return the text of a message, in the form of either framework. */
+/** Return the text of a message, in either framework's format. */
 export function textOf({ content }: Message): string {
   return typeof content === 'string' ? content : content.map(({ text }) => text ?? '').join('')
 }
 
-/** Return the text of the replies among messages, in the form of either framework. */
+/** Return the text of the assistant's messages, in either framework's format. */
 function replyOf(messages: Message[]): string {
   const replies = messages.filter(({ role }) => role === 'assistant')
   const parts = replies.flatMap(({ content }) =>
@@ -584,7 +586,7 @@ function replyOf(messages: Message[]): string {
   return parts.map(({ type = 'text', text = '' }) => (type === 'text' ? text : '')).join('')
 }
 
-/** Return the number of characters in front of each message, and that of all. */
+/** Return the number of characters before each message, and the total. */
 function charsBefore(messages: unknown[]): number[] {
   const before = [0]
   for (const message of messages) before.push(before.at(-1)! + charsOf(message))
@@ -595,7 +597,7 @@ function withoutMessages(data: Data): object {
   return JSON.parse(JSON.stringify({ ...data, messages: undefined }))
 }
 
-/** Drop the oldest turns until `excess` bytes are gone; return where the others begin. */
+/** Drop the oldest turns of `data` until `excess` bytes are gone; return the other turns. */
 function drop(data: Data, turns: readonly TurnStart[], excess: number): TurnStart[] {
   const sizes = [0]
   for (const message of data.messages) {

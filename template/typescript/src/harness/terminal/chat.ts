@@ -1,4 +1,4 @@
-// A conversation in the terminal, or from a pipe, one prompt per line.
+// The command `chat`: a conversation in a terminal or a pipe.
 
 import { randomUUID } from 'node:crypto'
 import { parseArgs, styleText } from 'node:util'
@@ -12,37 +12,37 @@ import { CommandError } from '../findings.ts'
 import { asAgentError, CONTROL, logging, surviveLateErrors } from '../log.ts'
 import type { Runtime } from '../runtime.ts'
 import { type Message, type Session, textOf } from '../sessions/sessions.ts'
-import { Keyboard, refuse, Reply, Screen, shorten } from './terminal.ts'
+import { Keyboard, refuseQuestion, Reply, Screen, shorten } from './terminal.ts'
 
-interface Talk {
+interface Conversation {
   app: App
   runtime: Runtime
   screen: Screen
   keyboard: Keyboard | undefined
   sessionId: string
   actor: string | null
-  turns: number // of the session that ended well
+  turns: number // completed turns of this session
   failures: number
   isOver: boolean
 }
-type Command = (talk: Talk, signal: AbortSignal) => string | Promise<string>
+type Command = (conversation: Conversation, signal: AbortSignal) => string | Promise<string>
 
 const COMMANDS: Record<string, [does: string, run?: Command]> = {
   '/new': ['begin a new session', startSession],
-  '/retry': ['run the last turn again, and replace it'],
+  '/retry': ['rerun and replace the last turn'],
   '/undo': ['delete the last turn', undo],
   '/history': ['list the messages of the session', listMessages],
-  '/model': ['print which model answers', describeModel],
+  '/model': ['print the model', describeModel],
   '/tools': ['list the tools of the agent', listTools],
-  '/session': ['print the id of the session', ({ sessionId }) => `This is session ${sessionId}.`],
+  '/session': ['print the session id', ({ sessionId }) => `This is session ${sessionId}.`],
   '/help': ['list the commands', help],
-  '/quit': ['leave, as exit, quit and Ctrl-D do'],
+  '/quit': ['leave (also exit, quit and Ctrl-D)'],
 }
 const LEAVE = ['/quit', 'exit', 'quit']
-const KEYS = `In a terminal Tab completes a command, and Alt-Enter begins a new line of the prompt.
-Ctrl-C cancels the running turn, clears a half-typed line, or exits on an empty line.`
+const KEYS = `In a terminal, Tab completes a command and Alt-Enter inserts a line break.
+Ctrl-C cancels the running turn, clears the line, or leaves if the line is empty.`
 
-/** Talk to the agent in this terminal, or from a pipe; with a question: print the reply. */
+/** Chat with the agent in a terminal or a pipe; with a question, print only the reply. */
 export async function chat(args: string[], app: App): Promise<void> {
   const text = { type: 'string' } as const
   const options = { session: text, actor: text }
@@ -55,32 +55,32 @@ export async function chat(args: string[], app: App): Promise<void> {
 
   const isOnce = question !== undefined
   const screen = await Screen.open(isOnce)
-  if (screen.isLive && !isOnce) greet(screen, app) // at once: a framework takes seconds to load
+  if (screen.isLive && !isOnce) greet(screen, app) // before the framework loads
   const { startRuntime } = await import('../runtime.ts')
   const runtime = await startRuntime(app)
-  await import('../turn.ts') // the framework, before the first prompt
+  await import('../turn.ts') // loads the framework before the first prompt
   surviveLateErrors()
   logging.hasTurns = false
   const keyboard = isOnce ? undefined : new Keyboard(screen, Object.keys(COMMANDS))
   const counts = { turns: 0, failures: 0, isOver: false }
-  const talk: Talk = { app, runtime, screen, keyboard, sessionId, actor, ...counts }
+  const conversation: Conversation = { app, runtime, screen, keyboard, sessionId, actor, ...counts }
   if (runtime.actorRequired && actor === null) {
-    talk.actor = 'local-user'
-    console.log(`You are ${talk.actor}; choose another with \`-- --actor ID\`.`)
+    conversation.actor = 'local-user'
+    console.log(`You are ${conversation.actor}. Use \`-- --actor ID\` for another actor.`)
   }
-  if (isOnce) await answer(talk, question)
-  while (keyboard && !talk.isOver) {
+  if (isOnce) await handle(conversation, question)
+  while (keyboard && !conversation.isOver) {
     const line = await keyboard.readPrompt()
     if (line === null || LEAVE.includes(line.trim())) break
-    if (line.trim()) await answer(talk, line)
+    if (line.trim()) await handle(conversation, line)
   }
   keyboard?.close()
-  process.on('SIGINT', () => process.exit(130)) // who has left need not wait
-  await runtime.turns.drain(runtime.settings.shutdownGraceSeconds) // those that tools spawned
+  process.on('SIGINT', () => process.exit(130)) // Ctrl-C ends the drain
+  await runtime.turns.drain(runtime.settings.shutdownGraceSeconds) // turns of tools
   await runtime.close()
-  const notice = talk.turns > 0 ? runtime.retentionNotice : 'Nothing was added to it.'
-  if (!isOnce) console.log(`\nThis was session ${talk.sessionId}. ${notice}`)
-  process.exit(screen.isPiped && talk.failures > 0 ? 1 : 0)
+  const notice = conversation.turns > 0 ? runtime.retentionNotice : 'Nothing was added to it.'
+  if (!isOnce) console.log(`\nThis was session ${conversation.sessionId}. ${notice}`)
+  process.exit(screen.isPiped && conversation.failures > 0 ? 1 : 0)
 }
 
 function greet(screen: Screen, app: App): void {
@@ -90,12 +90,12 @@ function greet(screen: Screen, app: App): void {
   console.log(line.replace(name, () => styleText('bold', name)))
 }
 
-/** Run a command, or a turn with this prompt, until Ctrl-C; print why it failed. */
-async function answer(talk: Talk, line: string): Promise<void> {
-  const { screen, keyboard } = talk
+/** Run a command, or a turn with this prompt; print errors. */
+async function handle(conversation: Conversation, line: string): Promise<void> {
+  const { screen, keyboard } = conversation
   const name = line.trim()
   const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name]?.[1] : undefined
-  const isUnknown = name !== '/retry' && /^\/\w*(\s|$)/.test(name) // a path has another slash
+  const isUnknown = name !== '/retry' && /^\/\w*(\s|$)/.test(name) // not a path
   const reply = new Reply(screen)
   const controller = new AbortController()
   const { signal } = controller
@@ -103,26 +103,26 @@ async function answer(talk: Talk, line: string): Promise<void> {
   else process.once('SIGINT', () => controller.abort())
   try {
     if (command) {
-      const shown = await command(talk, signal)
+      const shown = await command(conversation, signal)
       reply.stopWaiting()
       screen.print(`${shown.replace(CONTROL, '') || 'None.'}\n`)
     } else if (isUnknown) {
-      talk.failures++
-      console.log('No such command: /help lists them.')
+      conversation.failures++
+      console.log('Unknown command. Type /help for a list.')
     } else {
-      await takeTurns(talk, line, reply, signal)
+      await runTurns(conversation, line, reply, signal)
     }
   } catch (error) {
     reply.stopWaiting()
     reply.endLine()
     if (signal.aborted) {
-      if (screen.isOnce) talk.failures++
-      if (!screen.isPiped) console.log('Interrupted: nothing of this turn was kept.')
-      talk.isOver = screen.isPiped
+      if (screen.isOnce) conversation.failures++
+      if (!screen.isPiped) console.log('Interrupted: this turn was not saved.')
+      conversation.isOver = screen.isPiped
     } else {
-      talk.failures++
+      conversation.failures++
       const failure = asAgentError(error)
-      const why = `${failure.message} ${await explain(failure, talk.app.load)}`
+      const why = `${failure.message} ${await explain(failure, conversation.app.load)}`
       console.log(why.trimEnd())
     }
   } finally {
@@ -131,14 +131,14 @@ async function answer(talk: Talk, line: string): Promise<void> {
   }
 }
 
-/** Run a turn, and those that continue it after an approval. */
-async function takeTurns(
-  talk: Talk,
+/** Run a turn and its continuations after approvals. */
+async function runTurns(
+  conversation: Conversation,
   line: string,
   reply: Reply,
   signal: AbortSignal,
 ): Promise<void> {
-  const { runtime, sessionId, actor } = talk
+  const { runtime, sessionId, actor } = conversation
   const isRetry = line.trim() === '/retry'
   const prompt = isRetry ? '' : checkPrompt(line, runtime.settings.maxPromptChars)
   const replaces = isRetry ? 0 : null
@@ -148,31 +148,32 @@ async function takeTurns(
     const turn: Turn = new Turn(next, reply.show)
     turns.push(turn)
     const result = await reply.follow(runtime.start(turn, { signal }))
-    next = await runtime.ask(result, next, talk.keyboard?.ask ?? refuse)
+    next = await runtime.askApproval(result, next, conversation.keyboard?.ask ?? refuseQuestion)
   }
-  talk.turns++
+  conversation.turns++
   reply.end(turns)
 }
 
-function help({ screen }: Talk): string {
+function help({ screen }: Conversation): string {
   const lines = Object.entries(COMMANDS).map(([name, [does]]) => `${name.padEnd(10)}${does}`)
   return screen.wrap([...lines, KEYS].join('\n'))
 }
 
-function startSession(talk: Talk): string {
-  const previous = talk.sessionId
-  talk.sessionId = randomUUID()
-  talk.turns = 0
-  return `Started session ${talk.sessionId} (previous: ${previous}).`
+function startSession(conversation: Conversation): string {
+  const previous = conversation.sessionId
+  conversation.sessionId = randomUUID()
+  conversation.turns = 0
+  return `Started session ${conversation.sessionId} (previous: ${previous}).`
 }
 
-async function undo({ runtime, sessionId, actor }: Talk, signal: AbortSignal): Promise<string> {
-  const takeBack = (session: Session) => session.takeBack()
-  const number = await runtime.sessions.open(sessionId, actor, signal, takeBack)
-  return `Turn ${number} was deleted.`
+async function undo(conversation: Conversation, signal: AbortSignal): Promise<string> {
+  const { runtime, sessionId, actor } = conversation
+  const deleteLastTurn = (session: Session) => session.takeBack()
+  const number = await runtime.sessions.open(sessionId, actor, signal, deleteLastTurn)
+  return `Deleted turn ${number}.`
 }
 
-async function listMessages({ runtime, sessionId, actor }: Talk): Promise<string> {
+async function listMessages({ runtime, sessionId, actor }: Conversation): Promise<string> {
   const { data } = await runtime.sessions.read(sessionId, actor)
   const messages = data.messages as Message[]
   const texts = messages.map((message) => [message.role, textOf(message)] as const)
@@ -180,12 +181,12 @@ async function listMessages({ runtime, sessionId, actor }: Talk): Promise<string
   return lines.map((line) => shorten(line, process.stdout.columns || 80)).join('\n')
 }
 
-async function describeModel({ runtime }: Talk): Promise<string> {
+async function describeModel({ runtime }: Conversation): Promise<string> {
   const lines = await runtime.describe('')
   return lines.filter((line) => line.includes(runtime.settings.model)).join('\n')
 }
 
-async function listTools({ runtime }: Talk): Promise<string> {
+async function listTools({ runtime }: Conversation): Promise<string> {
   const { describeTools } = await import('../tools.ts')
   const tools = describeTools(runtime.tools())
   const lines = tools.map(([name, text]) => `${name}: ${text.trim().split('\n')[0]}`)

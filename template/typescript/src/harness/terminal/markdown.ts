@@ -1,4 +1,4 @@
-// Markdown in a terminal: styles, code in colors, and a reply that is drawn while it streams.
+// Markdown in a terminal: styles, colored code, and streaming replies.
 
 import { stripVTControlCharacters, styleText } from 'node:util'
 
@@ -15,8 +15,8 @@ import colors from '@speed-highlight/core/themes/default.js'
 import { type ShjLanguageData, type ShjToken, tokenizeWith } from '@speed-highlight/core/tokenize'
 
 const PAUSE_MS = 50
-const MAX_MARKS = 1500 // of a block: the time to parse them grows with their square
-const HAS_STYLES = styleText('bold', 'text') !== 'text' // as the terminal and NO_COLOR ask for
+const MAX_MARKS = 1500 // per block: parsing time grows with their square
+const HAS_STYLES = styleText('bold', 'text') !== 'text' // depends on the terminal and NO_COLOR
 const RESET_COLOR = '\x1b[39m'
 type Languages = Record<string, ShjLanguageData>
 
@@ -37,12 +37,12 @@ const THEME: MarkdownTheme = {
   code: style('cyan'),
   codeBlock: plain,
   codeBlockBorder: style('dim'),
-  codeBlockIndent: '', // so that code can be copied
-  heading: plain, // it is bold anyway
+  codeBlockIndent: '', // keeps code copyable
+  heading: plain, // already bold
   highlightCode,
   hr: style('dim'),
   italic: style('italic'),
-  link: plain, // it is underlined anyway
+  link: plain, // already underlined
   linkUrl: style('dim'),
   listBullet: (mark) => mark.replace('-', '•'),
   quote: style('italic'),
@@ -50,14 +50,14 @@ const THEME: MarkdownTheme = {
   strikethrough: style('strikethrough'),
   underline: style('underline'),
 }
-const OPTIONS = { renderLatex: false } // `$` is also of shells and prices
-// Code, which stays as it is, or what would not be shown: the mark of an image, or a comment.
+const OPTIONS = { renderLatex: false } // shells and prices use `$`
+// Code, which stays unchanged, or hidden parts: the mark of an image, or a comment.
 const HIDING = /(`+)[^`][^]*?\1(?!`)|!(?=\[)|<!--/g
 const SHOWN: Record<string, string> = { '!': '', '<!--': '\\<!--' }
 
-setCapabilityOverrides({ hyperlinks: false, images: null }) // readers see where a link leads
+setCapabilityOverrides({ hyperlinks: false, images: null }) // show link addresses
 
-/** Return the lines of code in colors, if its language is known. */
+/** Return the lines of code, colored for known languages. */
 function highlightCode(code: string, name = ''): string[] {
   let colored = ''
   const add = (text: string, kind?: ShjToken) => {
@@ -68,13 +68,13 @@ function highlightCode(code: string, name = ''): string[] {
   return colored.split('\n')
 }
 
-/** Return the blocks of Markdown without what is inside of them, which is quick for any text. */
+/** Return the blocks of Markdown without parsing their content. */
 function blocksOf(text: string): Token[] {
   const { Lexer } = new Marked()
   return new Lexer().blockTokens(text)
 }
 
-/** Return the lines of Markdown. Raises RangeError if it is nested too deeply. */
+/** Render Markdown as lines. Throws RangeError for deep nesting. */
 function render(text: string): string[] {
   const shown = blocksOf(text).map(prepare).join('')
   const lines = new Markdown(shown, 0, 0, THEME, undefined, OPTIONS).render(columns())
@@ -82,7 +82,7 @@ function render(text: string): string[] {
   return styled.map((line) => line.trimEnd())
 }
 
-/** Return the Markdown to render for a block: images are links, HTML and definitions are text. */
+/** Prepare a block: images become links, HTML and definitions become text. */
 function prepare({ type, raw }: Token): string {
   if (type === 'code') return raw
   if (type === 'def') return raw.replace(']:', ']\\:')
@@ -92,7 +92,7 @@ function prepare({ type, raw }: Token): string {
   return raw.replace(HIDING, (found) => SHOWN[found] ?? found)
 }
 
-/** Return the last block of Markdown, which more text can still change. */
+/** Return the last block of Markdown, which later text can change. */
 function lastBlock(text: string): string {
   const last = blocksOf(text).findLast(({ type }) => type !== 'space')
   if (!last) return text
@@ -100,7 +100,7 @@ function lastBlock(text: string): string {
   return text.slice(Math.max(start, 0))
 }
 
-/** Return plain text with its words wrapped whole. */
+/** Wrap plain text at spaces. */
 export function wrap(text: string): string {
   return wrapTextWithAnsi(text, columns()).join('\n')
 }
@@ -109,14 +109,14 @@ function columns(): number {
   return Math.max(process.stdout.columns || 80, 10)
 }
 
-/** Shows Markdown as it streams: finished blocks are printed once, the last one is drawn anew. */
+/** Prints finished blocks of streaming Markdown; redraws the last block while it grows. */
 export class LiveMarkdown {
-  #text = '' // that is not finished
-  #rows = 0 // of its drawing
+  #text = '' // unfinished Markdown
+  #rows = 0 // drawn rows of the last block
   #pause = PAUSE_MS
   #timer: NodeJS.Timeout | undefined
 
-  /** Show more text, soon. */
+  /** Show more text after a pause. */
   add(text: string): void {
     this.#text += text
     this.#timer ??= setTimeout(() => this.#draw(), this.#pause)
@@ -141,7 +141,7 @@ export class LiveMarkdown {
     process.stdout.write(erase + lines.join(''))
     this.#rows = visible.length
     this.#text = text
-    this.#pause = Math.max(PAUSE_MS, performance.now() - start) // draws half of the time at most
+    this.#pause = Math.max(PAUSE_MS, performance.now() - start) // draw at most half of the time
   }
 
   /** Return the lines of the finished blocks, and lines and text of the last block. */

@@ -1,4 +1,4 @@
-// What a terminal reads and shows: prompts and their history, replies, and the log between them.
+// Input and output of `chat`: prompts with a history, replies, and the log between them.
 
 import { once } from 'node:events'
 import { appendFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
@@ -18,13 +18,13 @@ const PASTE_MARKS_ON = '\x1b[?2004h'
 const PASTE_MARKS_OFF = '\x1b[?2004l'
 const ERASE_LINE = '\r\x1b[K'
 
-/** The terminal. When piped: no styles, spinner or tool calls. */
+/** The terminal or pipe; a pipe has no styles, spinner and tool calls. */
 export class Screen {
   readonly isOnce: boolean
   readonly isPiped: boolean
   readonly isLive: boolean
-  Markdown: typeof LiveMarkdown | undefined // where a terminal shows it
-  wrap = (text: string): string => text // with whole words, where a terminal shows it
+  Markdown: typeof LiveMarkdown | undefined // set in a terminal
+  wrap = (text: string): string => text // wraps words in a terminal
   #isReplying = false
   readonly #log: string[] = []
 
@@ -35,10 +35,10 @@ export class Screen {
     this.isLive = isSeen && (isOnce || !this.isPiped)
   }
 
-  /** Return the screen of a conversation, or of one question. */
+  /** Return the screen of a conversation or a single question. */
   static async open(isOnce: boolean): Promise<Screen> {
     const screen = new Screen(isOnce)
-    if (isOnce) console.log = console.error // standard output has nothing but the reply
+    if (isOnce) console.log = console.error // standard output has only the reply
     if (!screen.isLive) return screen
     const { LiveMarkdown, wrap } = await import('./markdown.ts')
     screen.Markdown = LiveMarkdown
@@ -50,7 +50,7 @@ export class Screen {
     return screen
   }
 
-  /** The log waits while a reply is printed. */
+  /** Whether a reply is printing; the log waits for its end. */
   set isReplying(isReplying: boolean) {
     this.#isReplying = isReplying
     this.#printLog()
@@ -65,7 +65,7 @@ export class Screen {
   }
 }
 
-/** The prompts of this user, also those of earlier conversations, for the arrow keys. */
+/** The user's prompts of this and earlier conversations. */
 class History {
   lines: string[] = []
   #path = ''
@@ -79,10 +79,10 @@ class History {
       const lines = text.split('\n').slice(0, -1)
       this.lines = lines.slice(-MAX_PROMPTS)
       if (lines.length > MAX_PROMPTS) writeFileSync(this.#path, `${this.lines.join('\n')}\n`)
-    } catch {} // there is no home, or no history yet
+    } catch {} // no home or no history
   }
 
-  /** Keep a prompt; one of several lines, such as a pasted file, is not written. */
+  /** Write a prompt, unless it has several lines, as pasted files do. */
   add(prompt: string): void {
     const line = prompt.replace(CONTROL, '')
     if (!line.trim() || line === this.lines.at(-1) || line.includes('\n')) return
@@ -90,18 +90,18 @@ class History {
     try {
       mkdirSync(dirname(this.#path), { mode: 0o700, recursive: true })
       appendFileSync(this.#path, `${line}\n`, { mode: 0o600 })
-    } catch {} // it cannot be written
+    } catch {} // such as a full disk
   }
 }
 
-/** The lines that are typed, and Ctrl-C. */
+/** The keyboard: typed lines and Ctrl-C. */
 export class Keyboard {
   turn: AbortController | undefined
   readonly #screen: Screen
   readonly #history: History | undefined
   readonly #lines: Interface
-  #typed: (string | null)[] = []
-  #begun = '' // of a prompt of several lines
+  #queue: (string | null)[] = []
+  #draft = '' // earlier lines of the prompt
   #hasMoreLines = false
   #isClosed = false
   #isAsking = false
@@ -113,7 +113,7 @@ export class Keyboard {
     if (isLive) this.#history = new History()
     emitKeypressEvents(process.stdin)
     process.stdin.on('keypress', (_, key: Key = {}) => this.#press(key))
-    // What is typed while a turn runs is shown later, and not in the middle of the reply.
+    // Show input during a turn after the reply.
     const write = { value: (text: string) => this.turn || print(text) }
     this.#lines = createInterface({
       input: process.stdin,
@@ -123,12 +123,12 @@ export class Keyboard {
       completer: (line: string) => [this.#complete(line, commands), line],
     })
     this.#lines.on('history', (lines) => {
-      // Neither answers to questions nor lines of a longer prompt are prompts.
-      if (this.#isAsking || this.#hasMoreLines || this.#begun) lines.shift()
+      // The history excludes answers and lines of longer prompts.
+      if (this.#isAsking || this.#hasMoreLines || this.#draft) lines.shift()
     })
     this.#lines.on('line', (line) => {
-      if (this.#hasMoreLines) this.#begun += `${line}\n`
-      else this.#add(this.#begun + line)
+      if (this.#hasMoreLines) this.#draft += `${line}\n`
+      else this.#add(this.#draft + line)
     })
     this.#lines.on('close', () => {
       this.#isClosed = true
@@ -149,33 +149,33 @@ export class Keyboard {
     }
   }
 
-  /** Return the commands that begin with a line; elsewhere Tab is a character. */
+  /** Return the commands that start with `line`; elsewhere Tab inserts a tab. */
   #complete(line: string, commands: readonly string[]): string[] {
     const isCommand = line.startsWith('/') && !this.#hasMoreLines
     return isCommand ? commands.filter((command) => command.startsWith(line)) : [`${line}\t`]
   }
 
   #add(line: string | null): void {
-    this.#begun = ''
-    this.#typed.push(line)
+    this.#draft = ''
+    this.#queue.push(line)
     this.#lines.emit('typed')
   }
 
-  /** Ask a question during a turn, as `read` does; only its last line is the prompt. */
+  /** Ask a question during a turn; its last line is the prompt. */
   readonly ask = async (question: string): Promise<string | null> => {
     const { turn } = this
-    this.turn = undefined // so that what is typed is shown
+    this.turn = undefined // shows typed characters
     this.#isAsking = true
     const lastLine = question.lastIndexOf('\n') + 1
-    this.#screen.print(question.slice(0, lastLine)) // the editor draws its prompt for each key
+    this.#screen.print(question.slice(0, lastLine)) // the editor redraws only its line
     const line = await this.read(question.slice(lastLine))
     this.#isAsking = false
-    if (line === null) this.#add(null) // for the conversation, too
+    if (line === null) this.#add(null) // ends the conversation, too
     this.turn = turn
     return line
   }
 
-  /** Return the next prompt, and keep it in the history; null is the end. */
+  /** Return the next prompt and add it to the history; null means the end. */
   async readPrompt(): Promise<string | null> {
     const sign = this.#screen.isLive ? styleText('bold', '>') : '>'
     const line = await this.read(`${sign} `)
@@ -183,43 +183,43 @@ export class Keyboard {
     return line
   }
 
-  /** Return the next line, or all lines of a longer prompt; null is the end of the conversation. */
+  /** Return a line or a paste; null means the end of the conversation. */
   async read(question: string): Promise<string | null> {
     const { isPiped, print } = this.#screen
     this.#lines.setPrompt(question)
     if (isPiped) print(question)
     else if (!this.#isClosed) this.#lines.prompt(true)
-    const isUnseen = isPiped || this.#typed.length > 0
-    if (this.#typed.length === 0) await once(this.#lines, 'typed')
-    const line = this.#typed.shift() ?? null
+    const isUnseen = isPiped || this.#queue.length > 0
+    if (this.#queue.length === 0) await once(this.#lines, 'typed')
+    const line = this.#queue.shift() ?? null
     if (isUnseen && line !== null) print(`${line.replace(CONTROL, '')}\n`)
     return line
   }
 
-  /** Read no more: Ctrl-C is a signal again. */
+  /** Stop reading, so that Ctrl-C is a signal again. */
   close(): void {
     if (this.#screen.isLive) this.#screen.print(PASTE_MARKS_OFF)
     this.#lines.close()
   }
 
   #interrupt(): void {
-    const isHalfTyped = this.#lines.line || this.#begun
+    const isHalfTyped = this.#lines.line || this.#draft
     if (this.turn && !this.turn.signal.aborted) {
-      this.#typed = this.#isClosed ? [null] : []
+      this.#queue = this.#isClosed ? [null] : []
       return this.turn.abort()
     }
     this.#screen.print('\n')
     if (this.turn || !isHalfTyped) return this.#lines.close()
-    this.#begun = ''
+    this.#draft = ''
     Object.assign(this.#lines, { line: '', cursor: 0 })
     this.#lines.prompt()
   }
 }
 
-/** Take the place of `ask` where nobody is. */
-export async function refuse(question: string): Promise<never> {
-  const nobody = 'nobody can answer here: use `chat` without a question'
-  throw new AgentError('invalid_request', question.trim(), nobody)
+/** Reject a question, because no user can answer it. */
+export async function refuseQuestion(question: string): Promise<never> {
+  const detail = 'no user can answer: run `chat` without a question'
+  throw new AgentError('invalid_request', question.trim(), detail)
 }
 
 /** Prints the output of a turn. */
@@ -238,7 +238,7 @@ export class Reply {
     if (screen.isLive) this.#spinner = setInterval(() => this.#spin(), 100)
   }
 
-  /** Draw the next frame; what comes next overwrites it. */
+  /** Draw the next frame, which later text overwrites. */
   #spin(): void {
     this.#screen.print(`${SPINNER[this.#frames % SPINNER.length]}\r`)
     this.#frames++
@@ -250,7 +250,7 @@ export class Reply {
     this.#spinner = undefined
   }
 
-  /** Print what is held back of the text and the log; what comes next begins a line. */
+  /** Print the remaining text, end the line, and print the pending log lines. */
   endLine(): void {
     this.#markdown?.end()
     if (this.#isMidLine) this.#screen.print('\n')
@@ -258,7 +258,7 @@ export class Reply {
     this.#screen.isReplying = false
   }
 
-  /** Await a turn, and count its time. */
+  /** Await a turn and measure its time. */
   async follow<T>(turn: Promise<T>): Promise<T> {
     const start = performance.now()
     try {
@@ -270,7 +270,7 @@ export class Reply {
     }
   }
 
-  /** End the reply; in a conversation with what its turns cost. */
+  /** End the reply; in a conversation, print the tokens and the time of its turns. */
   end(turns: readonly Turn[]): void {
     if (this.#screen.isOnce) return this.endLine()
     const sum = (name: 'inputTokens' | 'cachedTokens' | 'outputTokens') =>
@@ -278,14 +278,14 @@ export class Reply {
     const [given, cached, written] = [sum('inputTokens'), sum('cachedTokens'), sum('outputTokens')]
     const cache = cached === '0' ? '' : ` (${cached} cached)`
     const tokens = `${given} tokens in${cache}, ${written} out`
-    const details = turns.flatMap(({ detail }) => detail || []) // which model answered
+    const details = turns.flatMap(({ detail }) => detail || []) // such as a fallback model
     const facts = [`${this.#seconds.toFixed(1)} s`, ...details]
     if (given !== '0' || written !== '0') facts.unshift(tokens)
     const usage = this.#screen.isLive ? styleText('dim', facts.join(', ')) : ''
     this.#screen.print(`${usage}\n`)
   }
 
-  /** Print a chunk of the turn; a call of a tool is one line, when its result is there. */
+  /** Print a chunk of the turn; a tool call becomes a line with its result. */
   readonly show = async (chunk: Chunk): Promise<void> => {
     if (typeof chunk === 'string') return this.#showText(chunk.replace(CONTROL, ''))
     if (!this.#screen.isLive || this.#screen.isOnce) return
@@ -320,8 +320,8 @@ export class Reply {
   }
 }
 
-/** Return a text as one line of at most so many characters. */
-export function shorten(text: string, most = 60): string {
+/** Return a text as a line of at most `maxChars` characters. */
+export function shorten(text: string, maxChars = 60): string {
   const line = [...text.replace(CONTROL, '').trim().replace(/\s+/g, ' ')]
-  return line.length <= most ? line.join('') : `${line.slice(0, most - 1).join('')}…`
+  return line.length <= maxChars ? line.join('') : `${line.slice(0, maxChars - 1).join('')}…`
 }

@@ -70,7 +70,7 @@ describe('a failed turn', () => {
   test('ends in an error part, and is no part of the history', async () => {
     const client = makeClient(script)
     const parts = await send(client, 'message-1', 'hi')
-    const errorText = 'model_failed: The model failed; this turn was not kept.'
+    const errorText = 'model_failed: The model failed; this turn was not saved.'
     assert.deepEqual(parts.at(-1), { type: 'error', errorText })
     assert.deepEqual(await history(client), [])
   })

@@ -1,12 +1,12 @@
-// A model without a network: it echoes the conversation, and calls a tool when asked to.
+// The built-in echo model: repeats prompts, and calls a tool on request.
 
 import { type BaseModelConfig, type JSONSchema, type Message, Model } from '@strands-agents/sdk'
 import type { ModelStreamEvent, StreamOptions, ToolResultBlock } from '@strands-agents/sdk'
 
-/** A model in the framework's form. */
+/** The framework's type of a model. */
 export type LanguageModel = Model
 
-/** Answers the same conversation with the same text, every time and everywhere. */
+/** Repeats the conversation; the same conversation has the same reply. */
 export class OfflineModel extends Model {
   /** There is nothing to configure. */
   updateConfig(): void {}
@@ -16,11 +16,11 @@ export class OfflineModel extends Model {
   }
 
   async *stream(messages: Message[], options?: StreamOptions): AsyncIterable<ModelStreamEvent> {
-    const said = messages.flatMap((message) => (message.role === 'user' ? message.content : []))
-    const told = said.flatMap((block) => (block.type === 'textBlock' ? [block.text] : []))
+    const parts = messages.flatMap((message) => (message.role === 'user' ? message.content : []))
+    const texts = parts.flatMap((block) => (block.type === 'textBlock' ? [block.text] : []))
     const last = messages.at(-1)?.content ?? []
     const results = last.filter((block) => block.type === 'toolResultBlock')
-    const asked = /^use ([\p{L}\p{N}_-]+): (.*)$/su.exec(told.at(-1) ?? '')
+    const asked = /^use ([\p{L}\p{N}_-]+): (.*)$/su.exec(texts.at(-1) ?? '')
     const tool = options?.toolSpecs?.find((spec) => spec.name === asked?.[1])
     const call = results.length ? null : asked
     yield { type: 'modelMessageStartEvent', role: 'assistant' }
@@ -32,8 +32,8 @@ export class OfflineModel extends Model {
     } else {
       yield { type: 'modelContentBlockStartEvent' }
       const reply = ['I am the offline model, not a language model: I repeat what I am told.']
-      reply.push(...told.slice(-5, -1).map((text) => ` Earlier you said: "${text}"`))
-      reply.push(` Now you said: "${told.at(-1)}"`)
+      reply.push(...texts.slice(-5, -1).map((text) => ` Earlier you said: "${text}"`))
+      reply.push(` Now you said: "${texts.at(-1)}"`)
       for (const result of results) {
         const answer = tool ? textOf(result) : `Unknown tool: ${asked?.[1]}`
         reply.push(` The tool answered: ${answer}`)
@@ -47,13 +47,13 @@ export class OfflineModel extends Model {
   }
 }
 
-/** Return a JSON object as it is; make another text the value of the tool's first parameter. */
+/** Return a JSON object unchanged; pass any other text as the tool's first parameter. */
 function toArguments(text = '', schema?: JSONSchema): string {
   const [[name, form] = ['text', {}]] = Object.entries(Object(schema).properties ?? {})
   try {
     if (text.startsWith('{') && JSON.parse(text)) return text
   } catch {
-    // It is a text.
+    // not JSON
   }
   return JSON.stringify({ [name]: Object(form).type === 'array' ? [text] : text })
 }

@@ -1,4 +1,4 @@
-// The messages of a turn: what a model answered is repaired here, before anything uses it.
+// Repairs a model's answers before their calls run, and checks the messages of a turn.
 
 import { createHash, randomBytes } from 'node:crypto'
 
@@ -16,32 +16,32 @@ import { abortOf } from './deadline.ts'
 import { log } from './log.ts'
 import { serialize } from './sessions/sessions.ts'
 import type { CoreSettings } from './settings.ts'
-import { CALL_ID, MAX_QUOTED_CHARS, NAME, REFUSED, tooMany } from './tool_schemas.ts'
+import { CALL_ID, INVALID_ARGUMENTS, MAX_QUOTED_CHARS, NAME, tooMany } from './tool_schemas.ts'
 
 const CALL_NAME = new RegExp(`^${NAME}$`)
 
 type Add = (span: { isRecording(): boolean }, messages: unknown) => void
 type Execute = ConcurrentToolExecutor['execute']
 
-/** What a message with calls keeps beside its content, in `metadata.custom`. */
+/** The data of a message with calls in `metadata.custom`. */
 export interface Marks {
-  /** The id of the model that answered: its reasoning goes back to no other model. */
+  /** The id of the answering model, the only reader of its reasoning. */
   model?: string
-  /** What the provider sent beside the content and wants back, under its own names. */
+  /** The provider's extra fields, which it expects back. */
   fields?: Record<string, JSONValue>
-  /** The calls whose arguments are not one JSON object, with what was received. */
+  /** Invalid arguments by call id. */
   refused?: Record<string, string>
-  /** The calls of names that no tool can have. */
+  /** The ids of calls with invalid names. */
   misnamed?: string[]
 }
 
 let isDone = false
 
 /**
- * Keep the SDK from making JSON of all messages for spans that nobody records.
+ * Skip the SDK's serialization of all messages for spans that are not recorded.
  *
- * It does so twice for each call of the model. The names are private: an SDK that has others does
- * what it did.
+ * The SDK serializes twice per model call. An SDK without these private names keeps its own
+ * behavior.
  */
 export function traceOnlyRecorded(agent: Agent): void {
   if (isDone) return
@@ -60,7 +60,7 @@ export function marksOf({ metadata }: Pick<Message, 'metadata'>): Marks {
   return (metadata?.custom as Marks | undefined) ?? {}
 }
 
-/** A model whose calls have valid names, ids and arguments, and that sees only its reasoning. */
+/** A model with repaired calls that receives only its own reasoning. */
 export class CheckedModel extends Model {
   readonly #model: Model
 
@@ -104,7 +104,7 @@ export class CheckedModel extends Model {
       if (event.type === 'modelContentBlockStopEvent' && start) {
         if (!isObject(input)) {
           if (!isBlank(input)) refused.push([start.toolUseId, input])
-          // A second start makes the SDK drop the arguments, for which it would fail the turn.
+          // A second start makes the SDK drop the invalid arguments, which would fail the turn.
           yield startEvent(start)
           const delta = { type: 'toolUseInputDelta' as const, input: '{}' }
           yield { type: 'modelContentBlockDeltaEvent', delta }
@@ -132,7 +132,7 @@ export class CheckedModel extends Model {
 function startOf(start: { name: string; toolUseId: string }, ids: Set<string>): ToolUseBlock {
   const { name, toolUseId: id, ...others } = start
   const isKept = typeof id === 'string' && CALL_ID.test(id) && !ids.has(id)
-  const toolUseId = isKept ? id : randomBytes(5).toString('hex').slice(0, 9) // Mistral's form
+  const toolUseId = isKept ? id : randomBytes(5).toString('hex').slice(0, 9) // for Mistral
   ids.add(toolUseId)
   const valid = String(name ?? '')
     .replace(/[^a-zA-Z0-9_-]/g, '_')
@@ -156,7 +156,7 @@ function isObject(text: string): boolean {
   }
 }
 
-/** Whether all numbers are finite: JSON has no other ones, so what is shown would differ. */
+/** Whether all numbers are finite, as JSON requires. */
 function hasFiniteNumbers(value: unknown): boolean {
   if (typeof value === 'number') return Number.isFinite(value)
   return typeof value !== 'object' || value === null || Object.values(value).every(hasFiniteNumbers)
@@ -167,8 +167,9 @@ function isCall(block: ContentBlock): block is ToolUseBlock {
 }
 
 /**
- * Return messages as a model takes them: without the reasoning of other models, and with ids that
- * every provider takes, for sessions of earlier releases and other models.
+ * Return messages without the reasoning of other models, with ids that every provider accepts.
+ *
+ * Older versions and other models stored other ids.
  */
 function readable(messages: Message[], model: string): Message[] {
   const seen = new Set<string>()
@@ -187,7 +188,7 @@ function readable(messages: Message[], model: string): Message[] {
         return [new ToolResultBlock({ ...block, toolUseId })]
       }
       if (!isCall(block)) return [block]
-      if (!answered.has(block.toolUseId)) return [] // the provider has run it
+      if (!answered.has(block.toolUseId)) return [] // the provider ran it
       const { name, input, toolUseId: id, reasoningSignature } = block
       const toolUseId = CALL_ID.test(id) && !seen.has(id) ? id : hashOf(`${seen.size} ${id}`)
       seen.add(toolUseId)
@@ -202,7 +203,7 @@ function readable(messages: Message[], model: string): Message[] {
   })
 }
 
-/** Return an id that stays the same in each request, so that the provider's cache holds. */
+/** Return a stable id, so that the provider's cache hits. */
 function hashOf(text: string): string {
   return createHash('sha256').update(text).digest('hex').slice(0, 9)
 }
@@ -212,13 +213,13 @@ function resultsIn(message?: Message): string[] {
   return content.flatMap((block) => (block.type === 'toolResultBlock' ? [block.toolUseId] : []))
 }
 
-/** The text of citations: no other provider takes them back. */
+/** Return the text of citations, which other providers reject. */
 function textOf({ content }: CitationsBlock): TextBlock[] {
   const text = content.map((part) => ('text' in part ? part.text : '')).join('')
   return isBlank(text) ? [] : [new TextBlock(text)]
 }
 
-/** Make an agent repair what its model answers, and run no call that it must refuse. */
+/** Repair the answers of an agent's model, and reject invalid calls. */
 export function repairAnswers(agent: Agent, settings: CoreSettings): void {
   agent.addMiddleware(InvokeModelStage, async function* (context, next) {
     const { model } = context
@@ -246,23 +247,23 @@ export function repairAnswers(agent: Agent, settings: CoreSettings): void {
       slots.free()
     }
   })
-  const most = settings.maxToolCalls
+  const maxCalls = settings.maxToolCalls
   const executor = agent.toolExecutor
   const execute: Execute = async function* (options, input) {
     const { completedToolResults, assistantMessage, toolResultBlocks } = input
     const results = new Map(completedToolResults)
     const count = input.toolUseBlocks.length
-    if (count > most && !completedToolResults) {
-      log('WARNING', `model: ${count} calls in one step, at most ${most} run`)
+    if (count > maxCalls && !completedToolResults) {
+      log('WARNING', `model: ${count} calls in one step, at most ${maxCalls} run`)
     }
-    for (const result of refusals(assistantMessage, most)) {
-      if (results.has(result.toolUseId)) continue // it goes on after an approval
+    for (const result of refusals(assistantMessage, maxCalls)) {
+      if (results.has(result.toolUseId)) continue // the turn resumes after an approval
       results.set(result.toolUseId, result)
     }
-    for (const call of input.toolUseBlocks.slice(0, most)) {
+    for (const call of input.toolUseBlocks.slice(0, maxCalls)) {
       if (!completedToolResults?.has(call.toolUseId)) logRefusal(agent, assistantMessage, call)
     }
-    // The SDK asks neither hooks nor interventions about a call that has its result.
+    // The SDK skips hooks and interventions for calls with results.
     yield* executor.execute(options, { ...input, completedToolResults: results })
     const blocks = toolResultBlocks.splice(0).map(wellFormed)
     for (const block of blocks) toolResultBlocks.push(cutResult(block, settings.maxResultChars))
@@ -276,11 +277,11 @@ function marksIn(event: AgentStreamEvent): Marks | undefined {
   return (Object(event.event.additionalModelResponseFields) as { marks?: Marks }).marks
 }
 
-/** Return an answer as it is kept: its calls are those to run, its text is plain. */
+/** Return an answer to store, with plain text and only the calls to run. */
 function repaired(answer: InvokeModelResult, marks: Marks, tools: Set<string>): InvokeModelResult {
   const { message, stopReason } = answer.result
   const isOver = stopReason === 'endTurn' || stopReason === 'stopSequence'
-  // In an answer that is over, a call of a tool that was not offered has run at the provider.
+  // In a complete answer, the provider has run the calls of unknown tools.
   const calls = message.content.filter(isCall).filter(({ name }) => !isOver || tools.has(name))
   const content = message.content.flatMap((block): ContentBlock[] => {
     if (block.type === 'citationsBlock') return textOf(block)
@@ -288,7 +289,7 @@ function repaired(answer: InvokeModelResult, marks: Marks, tools: Set<string>): 
     if (isCall(block)) return calls.includes(block) ? [block] : []
     if (block.type !== 'reasoningBlock') return [block]
     const isSigned = Boolean(block.signature ?? block.redactedContent)
-    return isSigned && calls.length > 0 ? [block] : [] // no provider wants other reasoning back
+    return isSigned && calls.length > 0 ? [block] : [] // providers ignore other reasoning
   })
   const { role, trackingId, metadata } = message
   const custom = { ...metadata?.custom, ...marks } as Record<string, JSONValue>
@@ -304,7 +305,7 @@ function repaired(answer: InvokeModelResult, marks: Marks, tools: Set<string>): 
   return { ...answer, result }
 }
 
-/** Limits how many tools run at once; other calls wait in their order. */
+/** Limits the number of concurrent tools; other calls wait in order. */
 class Slots {
   #count: number
   readonly #waiting: (() => void)[] = []
@@ -313,7 +314,7 @@ class Slots {
     this.#count = count
   }
 
-  /** Wait for a slot; throw the signal's reason if the turn ends before. */
+  /** Wait for a slot. Throws the signal's reason if the turn ends first. */
   async take(signal: AbortSignal): Promise<void> {
     signal.throwIfAborted()
     this.#count -= 1
@@ -330,18 +331,18 @@ class Slots {
   }
 }
 
-/** Yield the results of the calls in a message that do not run; `most` of them may. */
-function* refusals(message: Message, most: number): Generator<ToolResultBlock> {
+/** Yield the error results of rejected calls in a message; at most `maxCalls` may run. */
+function* refusals(message: Message, maxCalls: number): Generator<ToolResultBlock> {
   const { refused = {}, misnamed = [] } = marksOf(message)
   const all = new Map(Object.entries(refused))
   const names = new Set(misnamed)
   for (const [index, { toolUseId, name }] of message.content.filter(isCall).entries()) {
     const received = all.get(toolUseId)
-    const isOver = index >= most
+    const isOver = index >= maxCalls
     if (received === undefined && !names.has(toolUseId) && !isOver) continue
-    const unknown = `Tool '${name}' not found in registry` // as the SDK puts it
-    const why = received === undefined ? unknown : REFUSED + received
-    const text = isOver ? tooMany(most) : why
+    const unknown = `Tool '${name}' not found in registry` // the SDK's text
+    const why = received === undefined ? unknown : INVALID_ARGUMENTS + received
+    const text = isOver ? tooMany(maxCalls) : why
     const content = [new TextBlock(text)]
     yield new ToolResultBlock({ toolUseId, status: 'error', content })
   }
@@ -351,7 +352,7 @@ function logRefusal(agent: Agent, message: Message, { toolUseId: id, name }: Too
   const { refused = {}, misnamed = [] } = marksOf(message)
   if (!Object.hasOwn(refused, id)) return
   const isKnown = !misnamed.includes(id) && agent.tools.some((tool) => tool.name === name)
-  const shown = isKnown ? name : 'that does not exist' // a made-up name is not logged
+  const shown = isKnown ? name : 'that does not exist' // log no invented names
   log('WARNING', `tool ${shown}: arguments are not one JSON object`)
 }
 
@@ -363,14 +364,14 @@ function wellFormed(block: ToolResultBlock): ToolResultBlock {
   )
 }
 
-/** Return a tool's result with at most `most` characters of text; a text that is cut says so. */
-function cutResult(block: ToolResultBlock, most: number): ToolResultBlock {
+/** Cut the texts of a tool's result to `maxChars` characters in total. */
+function cutResult(block: ToolResultBlock, maxChars: number): ToolResultBlock {
   const texts = block.content.map(textIn)
-  const kept = cutTexts(texts, most)
+  const kept = cutTexts(texts, maxChars)
   if (kept === texts) return block
   const content = block.content.flatMap((part, index): ToolResultContent[] => {
     const text = kept[index] ?? ''
-    if (texts[index] === '') return [part] // as an image
+    if (texts[index] === '') return [part] // such as an image
     return text ? [new TextBlock(text)] : []
   })
   return new ToolResultBlock({ ...block, content })
@@ -383,35 +384,34 @@ export function textIn(part: ToolResultContent): string {
 }
 
 /**
- * Check the messages of a turn before its commit, so that the next request can use them.
+ * Throw `model_failed` unless every provider accepts the messages of a turn.
  *
- * The calls of the last message may lack their results only while the turn waits. Throws
- * AgentError `model_failed`.
+ * With `isWaiting`, the last calls may lack results.
  */
 export function checkMessages(messages: readonly MessageData[], isWaiting: boolean): void {
   const ids = new Set<string>()
   let calls: string[] = []
   for (const [index, { role, content }] of messages.entries()) {
-    if (role !== (index % 2 === 0 ? 'user' : 'assistant')) refuse('roles that do not alternate')
-    if (content.length === 0) refuse('an empty message')
-    if (content.some((block) => 'text' in block && isBlank(block.text))) refuse('a blank text')
+    if (role !== (index % 2 === 0 ? 'user' : 'assistant')) reject('roles that do not alternate')
+    if (content.length === 0) reject('an empty message')
+    if (content.some((block) => 'text' in block && isBlank(block.text))) reject('a blank text')
     const results = content.flatMap((block) =>
       'toolResult' in block ? [block.toolResult.toolUseId] : [],
     )
     if (serialize(results.toSorted()) !== serialize(calls.toSorted())) {
-      refuse('calls and results that differ')
+      reject('calls and results that differ')
     }
     calls = content.flatMap((block) => ('toolUse' in block ? [block.toolUse.toolUseId] : []))
     for (const id of calls) {
-      if (ids.has(id)) refuse('an id of two calls')
+      if (ids.has(id)) reject('an id of two calls')
       ids.add(id)
     }
   }
-  if (messages.at(-1)?.role !== 'assistant') refuse('no reply at the end')
-  if (calls.length > 0 && !isWaiting) refuse('a call without a result')
-  if (serialize(messages) !== JSON.stringify(messages)) refuse('text that is not Unicode')
+  if (messages.at(-1)?.role !== 'assistant') reject('no reply at the end')
+  if (calls.length > 0 && !isWaiting) reject('a call without a result')
+  if (serialize(messages) !== JSON.stringify(messages)) reject('text that is not Unicode')
 }
 
-function refuse(what: string): never {
-  throw new AgentError('model_failed', '', `the turn would leave ${what}`)
+function reject(fault: string): never {
+  throw new AgentError('model_failed', '', `the turn would leave ${fault}`)
 }

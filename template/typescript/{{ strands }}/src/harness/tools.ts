@@ -1,8 +1,8 @@
-// The tools of an agent as Strands has them.
+// An agent's tools in the format of Strands.
 
 import type { InterventionHandler, Tool } from '@strands-agents/sdk'
 
-import type { Declared } from './tool_schemas.ts'
+import type { Declaration } from './tool_schemas.ts'
 
 /** The tools of the module `agent`. */
 export type OwnTools = readonly Tool[]
@@ -10,26 +10,26 @@ export type OwnTools = readonly Tool[]
 /** The tools of a turn. */
 export type Tools = Tool[]
 
-/** What else the module `agent` may export. */
+/** Optional exports of the module `agent`. */
 export interface AgentOptions {
   readonly INTERVENTIONS?: InterventionHandler[]
 }
 
-/** Options that `prepare` cannot set, with the alternative. */
-export const REFUSED_OPTIONS: Record<string, string> = {
+/** Options that `prepare` cannot set, with alternatives. */
+export const UNSUPPORTED_OPTIONS: Record<string, string> = {
   conversationManager: 'set HISTORY_MESSAGES',
   messages: 'the session has them',
   sessionManager: 'choose a session store',
   structuredOutputSchema: 'set `output` of the TurnRequest',
 }
 
-/** A tool with its name, as capabilities add it. */
+/** A tool with its name. */
 export type NamedTool = Tool
 
-/** Return all tools of an agent. */
+/** Merge tools; the agent's own tools win name conflicts. */
 export function mergeTools(own: OwnTools, added: readonly NamedTool[]): Tools {
   const named = [...added, ...own].map((tool): [string, Tool] => [tool.name, tool])
-  return [...new Map(named).values()] // the agent's own win where names clash
+  return [...new Map(named).values()]
 }
 
 /** Return the name and the description of each tool. */
@@ -38,6 +38,6 @@ export function describeTools(tools: OwnTools): [string, string][] {
 }
 
 /** Return the name, the description and the JSON Schema of each tool. */
-export async function declarationsOf(tools: OwnTools): Promise<Declared[]> {
+export async function declarationsOf(tools: OwnTools): Promise<Declaration[]> {
   return tools.map(({ name, description, toolSpec }) => [name, description, toolSpec.inputSchema])
 }

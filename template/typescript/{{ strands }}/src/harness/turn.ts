@@ -1,4 +1,4 @@
-// How an agent of Strands answers a turn.
+// Runs the Strands agent of a turn on a copy of the session.
 
 import { AfterToolCallEvent, AfterToolsEvent, Agent, configureLogging } from '@strands-agents/sdk'
 import { MaxTokensError, Message, NullConversationManager } from '@strands-agents/sdk'
@@ -12,26 +12,26 @@ import { mustPause, pause, withinTime } from './deadline.ts'
 import { causesOf, describe, log, placeOf } from './log.ts'
 import { checkMessages, marksOf, repairAnswers, textIn, traceOnlyRecorded } from './messages.ts'
 import type { Runtime } from './modules.ts'
-import type { Answered, Data as Kept, Stage } from './sessions/sessions.ts'
+import type { Data as Kept, Stage, TurnAnswer } from './sessions/sessions.ts'
 import { shortenRequests } from './models/shortening.ts'
 
-const OUTPUT_TOOL = 'strands_structured_output' // as the SDK calls it
+const OUTPUT_TOOL = 'strands_structured_output' // the SDK's name
 const STOPS = ['toolUse', 'maxTokens', 'contentFiltered', 'limitTurns']
 
-// The default logs the text of errors, which may quote prompts.
+// The default logs error texts, which may quote prompts.
 configureLogging({ debug() {}, info() {}, warn() {}, error() {} })
 
-// What the id of an interrupt begins with, in front of that of the call and its own name.
+// The prefixes of interrupt ids, before the call id and the name.
 const SOURCES = ['hook:beforeToolCall', 'tool', 'middleware:executeTool']
 
-/** The form of an interrupted agent in a snapshot. */
+/** The interrupts of an agent in a snapshot. */
 export interface Interrupted {
   interrupts: Record<string, { name: string }>
   pendingToolExecution: { assistantMessageData: MessageData }
 }
 
-/** Run the agent of a turn; return the snapshot and the messages that it leaves. */
-export async function answerTurn(runtime: Runtime, stage: Stage): Promise<Answered> {
+/** Run the agent; return the new snapshot and the messages of the turn. */
+export async function answerTurn(runtime: Runtime, stage: Stage): Promise<TurnAnswer> {
   const { turn } = stage
   const agent = agentOf(runtime, stage)
   const shortening = new Shortening(stage)
@@ -49,24 +49,24 @@ export async function answerTurn(runtime: Runtime, stage: Stage): Promise<Answer
     shortening.report()
     turn.count(usageOf(agent))
   }
-  // Without the system prompt: each turn uses the SYSTEM_PROMPT of the current code.
-  const taken = agent.takeSnapshot({ preset: 'session', exclude: ['systemPrompt'] })
-  const { scope, schemaVersion: schema_version, createdAt: created_at } = taken
-  checkMessages(messagesOf(taken.data, turn).slice(stage.at), turn.waiting.length > 0)
-  const snapshot = { scope, schema_version, created_at, data: taken.data as unknown as Kept }
+  // Store no system prompt: each turn uses the current SYSTEM_PROMPT.
+  const state = agent.takeSnapshot({ preset: 'session', exclude: ['systemPrompt'] })
+  const { scope, schemaVersion: schema_version, createdAt: created_at } = state
+  checkMessages(messagesOf(state.data, turn).slice(stage.at), turn.waiting.length > 0)
+  const snapshot = { scope, schema_version, created_at, data: state.data as unknown as Kept }
   return { snapshot, added: agent.messages.slice(stage.at) }
 }
 
-/** What a tool ended the turn with: its text, and the value that the request asked for. */
+/** The final tool's text, and the output value. */
 interface Ending {
   text: string
   output: unknown
 }
 
-/** Let the results of these tools, and of the SDK's tool for a value, end the turn. */
+/** End the turn with the results of these tools, or of the SDK's output tool. */
 function endingOf(agent: Agent, names: readonly string[]): Ending {
   const ending: Ending = { text: '', output: undefined }
-  const final = new Set<string>() // calls
+  const final = new Set<string>() // call ids
   agent.addHook(AfterToolCallEvent, ({ toolUse, result }) => {
     if (result.status === 'error') return
     if (names.includes(toolUse.name)) final.add(toolUse.toolUseId)
@@ -92,7 +92,7 @@ function usageOf({ metrics }: Agent): Usage {
   return { inputTokens, cachedTokens, outputTokens: usage.outputTokens }
 }
 
-/** Return the messages that a turn leaves, with the calls that wait. */
+/** Return the messages of a session, including waiting calls. */
 function messagesOf(data: Record<string, JSONValue>, turn: Turn): MessageData[] {
   const messages = data.messages as unknown as MessageData[]
   if (turn.waiting.length === 0) return messages
@@ -100,7 +100,7 @@ function messagesOf(data: Record<string, JSONValue>, turn: Turn): MessageData[] 
   return [...messages, pendingToolExecution.assistantMessageData]
 }
 
-/** Return a new agent that continues the session and shares no state with it. */
+/** Return a new agent with a copy of the session. */
 function agentOf(runtime: Runtime, { turn, data: stored }: Stage): Agent {
   const { SYSTEM_PROMPT, INTERVENTIONS = [] } = runtime.agent
   const agent = new Agent({
@@ -108,13 +108,13 @@ function agentOf(runtime: Runtime, { turn, data: stored }: Stage): Agent {
     interventions: INTERVENTIONS,
     printer: false, // the default prints every token
     conversationManager: new NullConversationManager(),
-    retryStrategy: null, // a retry after the first chunk would repeat it
+    retryStrategy: null, // a retry would repeat sent chunks
     ...runtime.prepare(turn),
   })
   traceOnlyRecorded(agent)
   repairAnswers(agent, runtime.settings)
   agent.addHook(AfterToolCallEvent, ({ tool, error }) => {
-    const name = tool?.name ?? 'that does not exist' // a name that the model made up is not logged
+    const name = tool?.name ?? 'that does not exist' // log no invented names
     if (error) log('WARNING', `tool ${name}: ${describe(error)}${placeOf(error)}`)
   })
   const data = stored as Record<string, JSONValue>
@@ -122,13 +122,13 @@ function agentOf(runtime: Runtime, { turn, data: stored }: Stage): Agent {
   return agent
 }
 
-/** Run the agent; throw AgentError unless it ended well, or its tools wait. */
+/** Run the agent. Throws AgentError unless it finished or waits for approvals. */
 async function stream(runtime: Runtime, agent: Agent, { turn, answers }: Stage): Promise<void> {
   const stop = turn.signal
-  const outputs = new Set<string>() // calls that are the value
+  const outputs = new Set<string>() // ids of output calls
   let size = 0
   const limits = { turns: runtime.settings.maxSteps }
-  // As cancelSignal it would keep every listener that a tool does not remove.
+  // A cancelSignal would keep listeners that a tool does not remove.
   stop.addEventListener('abort', () => agent.cancel())
   const given = (answers as InterruptResponseContent[] | undefined) ?? turn.prompt
   const { output } = turn.request
@@ -150,7 +150,7 @@ async function stream(runtime: Runtime, agent: Agent, { turn, answers }: Stage):
         if (!output) await turn.say(event.delta.text.toWellFormed())
       }
       if (next.value.type === 'toolStreamUpdateEvent') {
-        await turn.progress(next.value.event.data) // the events of an agent are no JSON
+        await turn.progress(next.value.event.data) // skips events of an agent tool
       }
       if (next.value.type === 'messageAddedEvent') {
         for (const use of toolsOf(next.value.message)) {
@@ -165,7 +165,7 @@ async function stream(runtime: Runtime, agent: Agent, { turn, answers }: Stage):
     const own = causesOf(error).find((cause) => cause instanceof AgentError)
     throw own ?? new AgentError('model_failed', '', describe(error), { cause: error })
   } finally {
-    // A turn that is cut short ends what the SDK has begun, as its spans, without waiting for it.
+    // End the SDK's spans of a cancelled turn, without waiting.
     if (!next?.done) void events.return(undefined as never).catch(() => {})
   }
   const { stopReason, lastMessage } = next.value
@@ -174,14 +174,14 @@ async function stream(runtime: Runtime, agent: Agent, { turn, answers }: Stage):
   if (turn.waiting.length > 0) return
   if (stopReason === 'guardrailIntervened') throw new AgentError('guardrail_intervened')
   if (stopReason !== 'endTurn' && stopReason !== 'stopSequence') {
-    // An unknown reason is provider text, so it is not logged.
+    // Do not log unknown reasons, which are provider text.
     throw new AgentError('reply_incomplete', '', STOPS.includes(stopReason) ? stopReason : 'other')
   }
   const texts = lastMessage.content.map((block) => (block.type === 'textBlock' ? block.text : ''))
   if (isBlank(texts.join(''))) throw new AgentError('empty_reply')
 }
 
-/** Return the calls that are interrupted. */
+/** Return the interrupted calls. */
 function waitingCalls(agent: Agent): ToolCall[] {
   const { data } = agent.takeSnapshot({ include: ['interrupts'] })
   const interrupted = data.interrupts as unknown as Interrupted
@@ -192,14 +192,14 @@ function waitingCalls(agent: Agent): ToolCall[] {
   })
 }
 
-/** Return the ids of the interrupts of a call: a call's id may be a part of another one's. */
+/** Return the interrupt ids of a call; compare whole ids, because a call id may contain another. */
 export function interruptsOf({ interrupts }: Interrupted, callId: string): string[] {
   return Object.entries(interrupts).flatMap(([id, { name }]) => {
     return SOURCES.some((source) => id === `${source}:${callId}:${name}`) ? [id] : []
   })
 }
 
-/** Yield the calls of tools, or their results, that a message has. */
+/** Yield the tool calls and results in a message. */
 export function* toolsOf(
   message: Pick<Message, 'content' | 'metadata'>,
 ): Generator<ToolCall | ToolResult> {
@@ -207,7 +207,7 @@ export function* toolsOf(
   for (const block of message.content) {
     if (block.type === 'toolUseBlock') {
       const { toolUseId: id, name } = block
-      // What the model sent, not `{}`. An id can be the name of a property that all objects have.
+      // Use the received text, not `{}`. An id may be the name of a built-in property.
       const input = Object.hasOwn(refused, id) ? refused[id] : block.input
       yield { id, name, input }
     } else if (block.type === 'toolResultBlock') {
@@ -219,7 +219,7 @@ export function* toolsOf(
   }
 }
 
-/** Return a part of a result as text; of a file its kind, as in `[image]`. */
+/** Return a part of a result as text; a file becomes its type, as in `[image]`. */
 function textOf(part: ToolResultContent): string {
   if (part.type === 'textBlock') return part.text
   return part.type === 'jsonBlock' ? JSON.stringify(part) : `[${part.type.replace('Block', '')}]`

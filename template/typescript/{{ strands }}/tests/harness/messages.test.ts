@@ -1,4 +1,4 @@
-// An answer of a model is repaired, and the messages of a turn are checked before its commit.
+// A model's answers are repaired before their calls run, and checked before the commit.
 
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
@@ -16,7 +16,7 @@ import { ScriptedModel } from './scripted_model.ts'
 
 const ADA = '{"customer": "ada"}'
 
-/** Has a tool whose effect is visible. */
+/** Has a tool with a visible effect. */
 class Orders extends Capability {
   /** The customers whose orders were deleted. */
   readonly deleted: string[] = []
@@ -63,11 +63,11 @@ describe('a tool does not run for', () => {
   test('truncated arguments', () => isRefused('{"customer": "ada"'))
   test('a Python literal', () => isRefused("{'customer': None}"))
   test('a list', () => isRefused(`[${ADA}]`))
-  test('arguments that are encoded twice', () => isRefused(JSON.stringify(ADA)))
-  test('arguments that are followed by text', () => isRefused(`${ADA} Done.`))
-  test('the arguments of two calls', () => isRefused(`{}${ADA}`))
+  test('doubly encoded arguments', () => isRefused(JSON.stringify(ADA)))
+  test('text after the object', () => isRefused(`${ADA} Done.`))
+  test('two objects', () => isRefused(`{}${ADA}`))
   test('a raw control character', () => isRefused('{"customer": "a\nda"}'))
-  test('a number that JSON lacks', () => isRefused('{"customer": NaN}'))
+  test('NaN', () => isRefused('{"customer": NaN}'))
   test('null', () => isRefused('null'))
 })
 
@@ -77,7 +77,7 @@ test('a call without arguments runs', async () => {
   assert.deepEqual(orders.deleted, ['everybody'])
 })
 
-test('a call beside a refused one runs', async () => {
+test('a valid call beside a rejected call runs', async () => {
   const refused = toolCall('delete_orders', '{"customer": "bob', 'a')
   const valid = toolCall('delete_orders', ADA, 'b')
   const { client, orders } = makeClient([[refused, valid]])
@@ -85,7 +85,7 @@ test('a call beside a refused one runs', async () => {
   assert.deepEqual(orders.deleted, ['ada'])
 })
 
-test('each call has an id of its own that every provider accepts', async () => {
+test('each call has a valid and unique id', async () => {
   const ids = ['a', 'a', '', 'functions.f:0', 'x'.repeat(41)]
   const step = ids.map((id) => toolCall('delete_orders', ADA, id))
   const { client, orders } = makeClient([step, step])
@@ -105,7 +105,7 @@ for (const id of ['__proto__', 'constructor']) {
   })
 }
 
-test('a name that no tool can have runs nothing, and is stored in a valid form', async () => {
+test('an invalid name runs no tool and becomes valid', async () => {
   const step = [toolCall('delete.orders', ADA, 'a'), toolCall('', ADA, 'b')]
   const { client, orders } = makeClient([step])
   const chunks = await client.takeTurn('Delete them.', 'ada')
@@ -114,13 +114,13 @@ test('a name that no tool can have runs nothing, and is stored in a valid form',
   assert.deepEqual(names, ['delete_orders', '_'])
 })
 
-test('half a character in an argument is replaced before the tool runs', async () => {
+test('a lone surrogate in an argument is replaced', async () => {
   const { client, orders } = makeClient([toolCall('delete_orders', '{"customer": "a\\ud83d"}')])
   await client.say('Delete them.', { session: 'ada' })
   assert.deepEqual(orders.deleted, ['a\ufffd'])
 })
 
-test('reasoning goes back to its own model only', async () => {
+test('reasoning returns only to its model', async () => {
   const thoughtful = [reasoning('Hm.'), toolCall('delete_orders', ADA)]
   const { client } = makeClient([thoughtful])
   const other = new ScriptedModel([], 'other')
@@ -136,14 +136,14 @@ test('reasoning goes back to its own model only', async () => {
   assert.deepEqual(kindsOf(laterTurn), ['reasoningBlock', 'toolUseBlock'])
 })
 
-test('a model that stops for a call without making it has replied', async () => {
+test('a tool_use stop with text but without a call ends the reply', async () => {
   const client = new Client([[reply('Well.'), stop('tool_call')]])
   const answer = await client.say('Hello.', { session: 'ada' })
   assert.equal(answer.reply, 'Well.')
   assert.equal(client.model.requests.length, 1)
 })
 
-test('a model that stops for a call, and says nothing, has sent an empty reply', async () => {
+test('a tool_use stop without text and call is an empty reply', async () => {
   const client = new Client([stop('tool_call')])
   const answer = await client.say('Hello.', { session: 'ada' })
   assert.equal(answer.error, 'empty_reply')
@@ -187,22 +187,22 @@ describe('the check before a commit', () => {
   test('rejects a turn with a call without a result', () => {
     isRefused('a call without a result', user, call)
   })
-  test('rejects a turn with a prompt in place of a result', () => {
+  test('rejects a turn with a prompt instead of a result', () => {
     isRefused('calls and results that differ', user, call, user, answer)
   })
   test('rejects a turn with a result without a call', () => {
     isRefused('calls and results that differ', user, answer, result, answer)
   })
-  test('rejects a turn with two calls of one id', () => {
+  test('rejects a turn with two calls of the same id', () => {
     isRefused('an id of two calls', user, call, result, call, result, answer)
   })
-  test('rejects a turn with half a character', () => {
+  test('rejects a turn with a lone surrogate', () => {
     isRefused('text that is not Unicode', user, assistant('\ud83d'))
   })
 })
 
-test('a turn with messages that the next request cannot use changes nothing', async () => {
-  /** Adds a message of the user in front of each call of the model. */
+test('invalid messages leave the session unchanged', async () => {
+  /** Adds a user message before each model call. */
   class Adding extends Capability {
     override prepare(_turn: Turn, options: Options): void {
       const initAgent = (agent: LocalAgent) => {
@@ -219,7 +219,7 @@ test('a turn with messages that the next request cannot use changes nothing', as
   assert.equal(last, null)
 })
 
-test('a span that nobody records costs no JSON', () => {
+test('an unrecorded span serializes no messages', () => {
   const agent = new Agent({ model: new ScriptedModel(), printer: false })
   traceOnlyRecorded(agent)
   const tracer = Reflect.get(agent, '_tracer') as { startModelInvokeSpan(options: object): unknown }

@@ -1,4 +1,4 @@
-// A model that plays a script: a test decides what each of its answers contains.
+// A scripted model.
 
 import type { Message, ModelStreamEvent, StreamOptions } from '@strands-agents/sdk'
 
@@ -13,7 +13,7 @@ const STOP_REASONS = {
   cut: null, // the stream ends without a reason
 }
 
-/** Plays one answer of its script for each request; after the last it replies "ok". */
+/** Sends the next answer of the script per request; after the last, replies "ok". */
 export class ScriptedModel extends OfflineModel {
   script: Answer[]
   /** The messages of each request. */
@@ -26,7 +26,7 @@ export class ScriptedModel extends OfflineModel {
     this.name = name
   }
 
-  /** The texts of each request; of other parts the kind, as in "(toolUse)". */
+  /** The texts of each request; other parts become their kind, as in "(toolUse)". */
   get conversations(): string[][] {
     return this.requests.map((messages) => {
       const blocks = messages.flatMap((message) => message.content)

@@ -1,4 +1,4 @@
-// The result of a tool is cut if it is too long.
+// Long tool results are cut.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -13,7 +13,7 @@ import { toolCall } from './script.ts'
 const MAX_CHARS = 1000
 const NOTE = /… \[cut: the result was (\d+) characters long\]$/
 
-/** Return the result of a tool, as a caller sees it. */
+/** Return a tool's result for the caller. */
 async function resultOf(callback: () => unknown): Promise<ToolResult> {
   class Report extends Capability {
     override tools() {
@@ -29,7 +29,7 @@ async function resultOf(callback: () => unknown): Promise<ToolResult> {
   return result as ToolResult
 }
 
-/** A note in place of the end says how long the result was, give or take its JSON. */
+/** The end of a cut result gives its approximate original length. */
 function isCut({ text }: ToolResult, length: number): void {
   const [, noted] = NOTE.exec(text) ?? []
   assert.ok(Number(noted) >= length)
@@ -45,7 +45,7 @@ test('a long text is cut', async () => {
   isCut(result, 5000)
 })
 
-test('a text is cut between characters, of which some are two units', async () => {
+test('a text is cut between code points', async () => {
   isCut(await resultOf(() => '😀'.repeat(1001)), 1001)
 })
 
@@ -53,7 +53,7 @@ test('long JSON is cut', async () => {
   isCut(await resultOf(() => ({ list: Array(1000).fill(1) })), 2010)
 })
 
-test('parts that are too long together are cut', async () => {
+test('long parts are cut together', async () => {
   const parts = [new TextBlock('a'.repeat(900)), new TextBlock('b'.repeat(900))]
   isCut(await resultOf(() => parts), 1800)
 })
@@ -66,7 +66,7 @@ test('a long error is cut', async () => {
   isCut(result, 2000)
 })
 
-test('a result of the largest size is unchanged', async () => {
+test('a result of the maximum size stays unchanged', async () => {
   for (const output of ['x'.repeat(MAX_CHARS), '😀'.repeat(MAX_CHARS)]) {
     const { text } = await resultOf(() => output)
     assert.equal(text, output)

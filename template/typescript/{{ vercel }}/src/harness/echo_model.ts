@@ -1,8 +1,8 @@
-// A model without a network: it echoes the conversation, and calls a tool when asked to.
+// The built-in echo model: repeats prompts, and calls a tool on request.
 
 import type { LanguageModel, ToolResultPart } from 'ai'
 
-/** A model in the framework's form. */
+/** The framework's type of a model. */
 export type { LanguageModel } from 'ai'
 
 type Model = Extract<LanguageModel, { specificationVersion: 'v4' }>
@@ -10,7 +10,7 @@ export type Call = Parameters<Model['doStream']>[0]
 type Answer = Awaited<ReturnType<Model['doStream']>>
 export type Part = Answer['stream'] extends ReadableStream<infer Part> ? Part : never
 
-/** Answers the same conversation with the same text, every time and everywhere. */
+/** Repeats the conversation; the same conversation has the same reply. */
 export class OfflineModel implements Model {
   readonly specificationVersion = 'v4'
   readonly provider = 'offline'
@@ -27,11 +27,11 @@ export class OfflineModel implements Model {
 
   async *answer(options: Call): AsyncGenerator<Part> {
     const { prompt, tools = [] } = options
-    const said = prompt.flatMap((message) => (message.role === 'user' ? message.content : []))
-    const told = said.flatMap((part) => (part.type === 'text' ? [part.text] : []))
+    const parts = prompt.flatMap((message) => (message.role === 'user' ? message.content : []))
+    const texts = parts.flatMap((part) => (part.type === 'text' ? [part.text] : []))
     const last = prompt.at(-1)
     const results = last?.role === 'tool' ? last.content : []
-    const call = results.length ? null : /^use ([\p{L}\p{N}_-]+): (.*)$/su.exec(told.at(-1) ?? '')
+    const call = results.length ? null : /^use ([\p{L}\p{N}_-]+): (.*)$/su.exec(texts.at(-1) ?? '')
     if (call?.[1]) {
       const tool = tools.find(({ name }) => name === call[1])
       const input = toArguments(call[2], tool)
@@ -39,8 +39,8 @@ export class OfflineModel implements Model {
       yield { type: 'tool-call', toolCallId, toolName: call[1], input }
     } else {
       const reply = ['I am the offline model, not a language model: I repeat what I am told.']
-      reply.push(...told.slice(-5, -1).map((text) => ` Earlier you said: "${text}"`))
-      reply.push(` Now you said: "${told.at(-1)}"`)
+      reply.push(...texts.slice(-5, -1).map((text) => ` Earlier you said: "${text}"`))
+      reply.push(` Now you said: "${texts.at(-1)}"`)
       for (const result of results) {
         if (result.type !== 'tool-result') continue
         const { toolName: name, output } = result
@@ -55,7 +55,7 @@ export class OfflineModel implements Model {
   }
 }
 
-/** Return the output of a tool as text; of a file its kind, as in `[image]`. */
+/** Return a tool's output as text; a file becomes its type, as in `[image]`. */
 export function textOf(output: ToolResultPart['output']): string {
   if (output.type === 'content') {
     const texts = output.value.map((part) => {
@@ -68,19 +68,19 @@ export function textOf(output: ToolResultPart['output']): string {
   return typeof value === 'string' ? value : JSON.stringify(value)
 }
 
-/** Return a JSON object as it is; make another text the value of the tool's first parameter. */
+/** Return a JSON object unchanged; pass any other text as the tool's first parameter. */
 function toArguments(text = '', tool?: object): string {
   const schema = tool && 'inputSchema' in tool ? tool.inputSchema : {}
   const [[name, form] = ['text', {}]] = Object.entries(Object(schema).properties ?? {})
   try {
     if (text.startsWith('{') && JSON.parse(text)) return text
   } catch {
-    // It is a text.
+    // not JSON
   }
   return JSON.stringify({ [name]: Object(form).type === 'array' ? [text] : text })
 }
 
-/** The part that ends a stream. */
+/** Return the part that ends a stream. */
 export function finish(unified: 'stop' | 'tool-calls' | 'length' | 'content-filter'): Part {
   const outputTokens = { total: 0, text: 0, reasoning: 0 }
   const inputTokens = { total: 0, noCache: 0, cacheRead: 0, cacheWrite: 0 }

@@ -1,4 +1,4 @@
-// What a model answered, repaired before it runs, is shown or is stored; and the check of a turn.
+// Repairs a model's answers before their calls run, and checks the messages of a turn.
 
 import { createHash, randomUUID } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
@@ -10,7 +10,7 @@ import { AgentError, isBlank } from './contract.ts'
 import { log } from './log.ts'
 import type { Call as ModelCall, Part } from './echo_model.ts'
 import type { CoreSettings } from './settings.ts'
-import { CALL_ID, MAX_QUOTED_CHARS, REFUSED, tooMany } from './tool_schemas.ts'
+import { CALL_ID, INVALID_ARGUMENTS, MAX_QUOTED_CHARS, tooMany } from './tool_schemas.ts'
 
 type Prompt = ModelCall['prompt']
 type Options = Record<string, Record<string, unknown>>
@@ -26,21 +26,21 @@ type Item = {
 }
 type CallPart = Extract<Part, { type: 'tool-call' }>
 
-/** The key under which a part of an answer names its model, beside the options of vendors. */
+/** The key of the model's name in `providerOptions`. */
 const PRODUCER = 'producer'
 
-// The parts that only the model which produced them understands.
+// The parts that only their model understands.
 const PRIVATE = /^(reasoning|custom$)/
-// The parts that only their own turn needs.
+// The parts that only their turn needs.
 const PASSING = /^(reasoning-file|custom$|tool-approval)/
 
-/** A call that must not run: how it is shown and stored, its error result, and its log line. */
-interface Refused {
+/** A rejected call: its shown and stored input, its error result and its log line. */
+interface RejectedCall {
   shown: unknown
   input: object
   received?: string
   text: string
-  /** '' if the log has one line for all calls of the step. */
+  /** The log line; '' if a line for the whole step exists. */
   kind: string
   isNamed: boolean
 }
@@ -49,11 +49,11 @@ type Limits = Pick<CoreSettings, 'maxToolCalls' | 'maxResultChars'>
 
 /** The tool calls of one turn. */
 export class Calls {
-  readonly refused = new Map<string, Refused>()
+  readonly refused = new Map<string, RejectedCall>()
   readonly #ids: Set<unknown>
   readonly #tools: object
   readonly #limits: Limits
-  #count = 0 // of the calls in the answer
+  #count = 0 // calls in the answer
 
   constructor(messages: readonly ModelMessage[], tools: object, limits: Limits) {
     const parts = messages.flatMap(partsOf)
@@ -62,7 +62,7 @@ export class Calls {
     this.#limits = limits
   }
 
-  /** Return a part of an answer; one that calls a tool gets a valid id, name and input. */
+  /** Return a part of an answer; repair the id, name and input of a call. */
   repair(part: Part): Part {
     if (part.type === 'finish') this.#endStep()
     if (part.type !== 'tool-call' || part.providerExecuted) return part
@@ -74,22 +74,22 @@ export class Calls {
     const refused = this.#refuse(part, toolName, value)
     if (!refused) return { ...repaired, input: inputOf(part.input, value) }
     this.refused.set(toolCallId, refused)
-    // The SDK finds no JSON in this, so no tool runs, even one whose schema takes everything.
+    // Invalid JSON keeps the SDK from running any tool, even with a permissive schema.
     return { ...repaired, input: `!${part.input}` }
   }
 
-  /** Return what a caller is shown of the input of a repaired call. */
+  /** Return a call's input for the caller. */
   shown({ toolCallId, input }: CallPart): unknown {
     const refused = this.refused.get(toolCallId)
     if (refused) return refused.shown
     try {
       return JSON.parse(input || '{}')
     } catch {
-      return input // of a tool that the provider has run
+      return input // the provider ran the tool
     }
   }
 
-  /** Return the SDK's messages of this turn without blank texts, and with its refused calls. */
+  /** Return the SDK's messages of this turn with repaired calls, without blank texts. */
   mend(messages: readonly ModelMessage[]): ModelMessage[] {
     const copies = wellFormed(JSON.parse(JSON.stringify(messages))) as ModelMessage[]
     for (const copy of copies) {
@@ -101,15 +101,15 @@ export class Calls {
     return copies
   }
 
-  /** Return the text of a tool's result, cut if it is too long. */
+  /** Cut the text of a tool's result to the limit. */
   cut(text: string): string {
     return cut(text, this.#limits.maxResultChars)
   }
 
   #endStep(): void {
-    const { maxToolCalls: most } = this.#limits
-    const isOver = this.#count > most
-    if (isOver) log('WARNING', `model: ${this.#count} calls in one step, at most ${most} run`)
+    const { maxToolCalls: maxCalls } = this.#limits
+    const isOver = this.#count > maxCalls
+    if (isOver) log('WARNING', `model: ${this.#count} calls in one step, at most ${maxCalls} run`)
     this.#count = 0
   }
 
@@ -132,14 +132,14 @@ export class Calls {
 
   #newId(id: unknown): string {
     const isValid = typeof id === 'string' && CALL_ID.test(id) && !this.#ids.has(id)
-    // Mistral takes nine letters and digits. An id of digits would change the order of the SDK's
-    // approvals: they are the keys of an object.
+    // Mistral requires nine letters and digits. The SDK keeps approvals as keys of an object, which
+    // digits alone would reorder.
     const valid = isValid ? id : `c${randomUUID().replaceAll('-', '').slice(0, 8)}`
     this.#ids.add(valid)
     return valid
   }
 
-  #refuse(part: CallPart, toolName: string, value?: object): Refused | undefined {
+  #refuse(part: CallPart, toolName: string, value?: object): RejectedCall | undefined {
     const isNamed = toolName === part.toolName
     const given = part.input.toWellFormed()
     const received = given.slice(0, MAX_QUOTED_CHARS).toWellFormed()
@@ -151,7 +151,7 @@ export class Calls {
     }
     if (!value) {
       const kind = 'arguments are not one JSON object'
-      return { ...call, text: REFUSED + received, kind }
+      return { ...call, text: INVALID_ARGUMENTS + received, kind }
     }
     if (isNamed) return undefined
     const availableTools = Object.keys(this.#tools)
@@ -160,26 +160,26 @@ export class Calls {
   }
 }
 
-/** Return a text of at most `most` characters, which says so if it is cut. */
-function cut(text: string, most: number): string {
-  return cutTexts([text], most)[0] ?? ''
+/** Cut a text to `maxChars` characters and append its length. */
+function cut(text: string, maxChars: number): string {
+  return cutTexts([text], maxChars)[0] ?? ''
 }
 
-/** Return the output of a tool with at most `most` characters of text. */
-function cutOutput(output: ToolResultPart['output'], most: number): ToolResultPart['output'] {
+/** Cut the texts of a tool's output to `maxChars` characters in total. */
+function cutOutput(output: ToolResultPart['output'], maxChars: number): ToolResultPart['output'] {
   if (output.type === 'text' || output.type === 'error-text') {
-    return { ...output, value: cut(output.value, most) }
+    return { ...output, value: cut(output.value, maxChars) }
   }
   if (output.type === 'json' || output.type === 'error-json') {
-    const value = output.value ?? null // a tool of yours may return none
+    const value = output.value ?? null // tools may return undefined
     const text = JSON.stringify(value)
-    const shown = cut(text, most)
+    const shown = cut(text, maxChars)
     if (shown === text) return { ...output, value }
     return { type: output.type === 'json' ? 'text' : 'error-text', value: shown }
   }
   if (output.type !== 'content') return output
   const texts = output.value.map((part) => (part.type === 'text' ? part.text : ''))
-  const kept = cutTexts(texts, most)
+  const kept = cutTexts(texts, maxChars)
   const value = output.value.flatMap((part, index): typeof output.value => {
     if (part.type !== 'text') return [part]
     const text = kept[index] ?? ''
@@ -188,9 +188,9 @@ function cutOutput(output: ToolResultPart['output'], most: number): ToolResultPa
   return { ...output, value }
 }
 
-/** Return the object that a text is, well formed; undefined if it is anything else. */
+/** Parse a JSON object with well-formed texts; return undefined for other texts. */
 function readObject(text: string): object | undefined {
-  if (isBlank(text)) return {} // the model asked for no arguments
+  if (isBlank(text)) return {} // no arguments
   try {
     const value: unknown = JSON.parse(text)
     return isObject(value) && isFinite(value) ? (wellFormed(value) as object) : undefined
@@ -199,7 +199,7 @@ function readObject(text: string): object | undefined {
   }
 }
 
-/** Return arguments as they came, unless they had to be changed. */
+/** Return the received arguments, or their repaired JSON. */
 function inputOf(text: string, value: object | undefined): string {
   if (isBlank(text)) return '{}'
   return isDeepStrictEqual(JSON.parse(text), value) ? text : JSON.stringify(value)
@@ -211,14 +211,14 @@ function validName(name: unknown): string {
 }
 
 /**
- * Return stored messages as each provider takes them.
+ * Return stored messages with ids, names and arguments that every provider accepts.
  *
- * A session of an older release may have ids, names and arguments that some providers refuse. The
- * new ones depend on the old ones alone: a request begins as the one before, for caches.
+ * Older versions stored them without repairs. The repairs are deterministic, so that requests share
+ * a cached prefix.
  */
 export function restored(messages: readonly ModelMessage[]): ModelMessage[] {
   const seen = new Set<string>()
-  const open = new Map<string, string[]>() // the ids of calls without a result
+  const open = new Map<string, string[]>() // ids of calls without results
   const restore = (part: Item): Item => {
     const { type, toolCallId: id, toolName } = part
     if (id === undefined || part.providerExecuted) return part
@@ -249,7 +249,7 @@ function derivedId(id: string, seen: ReadonlySet<string>): string {
   }
 }
 
-/** Return parts of an answer with the name of the model that produced them. */
+/** Add the model's name to the parts of its answer. */
 export function marked<P extends { type: string }>(parts: readonly P[], model: string): P[] {
   return parts.map((part) => {
     if (!PRIVATE.test(part.type) && !part.type.startsWith('tool-')) return part
@@ -258,7 +258,7 @@ export function marked<P extends { type: string }>(parts: readonly P[], model: s
   })
 }
 
-/** Return a prompt without what other models have thought, and what their providers have run. */
+/** Return a prompt without the reasoning of other models and the calls of their providers. */
 export function ownPrompt(prompt: Prompt, model: string): Prompt {
   const own = prompt.map((message) => {
     if (message.role !== 'assistant') return message
@@ -275,9 +275,9 @@ export function ownPrompt(prompt: Prompt, model: string): Prompt {
 }
 
 /**
- * Return the messages of a turn without references to state that the provider keeps.
+ * Return the messages of a turn without references to the provider's state.
  *
- * With calls the reasoning stays: models ask for it in later turns, too.
+ * Reasoning with calls stays, because models need it in later turns.
  */
 export function selfContained(messages: readonly ModelMessage[]): ModelMessage[] {
   return messages.flatMap((message) => {
@@ -293,7 +293,7 @@ export function selfContained(messages: readonly ModelMessage[]): ModelMessage[]
   })
 }
 
-/** Whether a part of an assistant's message is a call that the provider has run, or its result. */
+/** Whether a part is a call that the provider ran, or its result. */
 function isProviders({ type, providerExecuted }: Item): boolean {
   return providerExecuted === true || type === 'tool-result'
 }
@@ -308,10 +308,9 @@ function withoutReferences({ providerOptions, ...part }: Item): Item {
 }
 
 /**
- * Check what a turn adds to a session: providers refuse a session that breaks these rules.
+ * Throw `model_failed` unless every provider accepts the messages of a turn.
  *
- * `before` are the messages in front of it; if the turn waits, its last calls may lack results.
- * Throws AgentError.
+ * `before` are the earlier messages. With `isWaiting`, the last calls may lack results.
  */
 export function checkMessages(
   added: readonly ModelMessage[],
@@ -353,7 +352,7 @@ function findFault(
   return isDeepStrictEqual(wellFormed(added), added) ? undefined : 'a text is not well formed'
 }
 
-/** Whether a role may follow another one; results may stand in several messages. */
+/** Whether a role may follow another role; results may span several messages. */
 function isNext(role: string, next: string): boolean {
   if (next === 'user') return role === 'none'
   if (next === 'assistant') return role === 'user' || role === 'tool'
@@ -383,13 +382,13 @@ function isObject(value: unknown): value is object {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** Whether all numbers are finite: JSON has no other ones, so what is shown would differ. */
+/** Whether all numbers are finite, as JSON requires. */
 function isFinite(value: unknown): boolean {
   if (typeof value === 'number') return Number.isFinite(value)
   return typeof value !== 'object' || value === null || Object.values(value).every(isFinite)
 }
 
-/** Return a copy of JSON data without lone surrogates, which providers refuse. */
+/** Return a copy of JSON data without lone surrogates, which providers reject. */
 function wellFormed(value: unknown): unknown {
   if (typeof value === 'string') return value.toWellFormed()
   if (typeof value !== 'object' || value === null) return value

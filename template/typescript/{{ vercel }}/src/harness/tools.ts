@@ -1,10 +1,10 @@
-// The tools of an agent as the AI SDK has them.
+// An agent's tools in the format of the AI SDK.
 
 import { asSchema, type generateText, type Tool } from 'ai'
 
-import type { Declared } from './tool_schemas.ts'
+import type { Declaration } from './tool_schemas.ts'
 
-// The SDK would make the JSON Schema of each tool anew for each call of the model.
+// Caches the JSON Schemas, which the SDK would convert for each model call.
 const SCHEMAS = new WeakMap<object, ReturnType<typeof asSchema>>()
 
 /** The tools of the module `agent`, by name. */
@@ -13,13 +13,13 @@ export type OwnTools = Readonly<Record<string, Tool>>
 /** The tools of a turn, by name. */
 export type Tools = Record<string, Tool>
 
-/** What else the module `agent` may export. */
+/** Optional exports of the module `agent`. */
 export interface AgentOptions {
   readonly TOOL_APPROVAL?: Parameters<typeof generateText>[0]['toolApproval']
 }
 
-/** Options that `prepare` cannot set, with the alternative. */
-export const REFUSED_OPTIONS: Record<string, string> = {
+/** Options that `prepare` cannot set, with alternatives. */
+export const UNSUPPORTED_OPTIONS: Record<string, string> = {
   abortSignal: 'use `currentTurn().signal`',
   messages: 'the session has them',
   output: 'set `output` of the TurnRequest',
@@ -27,17 +27,17 @@ export const REFUSED_OPTIONS: Record<string, string> = {
   stopWhen: 'set MAX_STEPS, or export FINAL_TOOLS',
 }
 
-/** A tool with its name, as capabilities add it. */
+/** A tool with its name. */
 export type NamedTool = [name: string, tool: Tool]
 
-/** Return all tools of an agent. */
+/** Merge tools; the agent's own tools win name conflicts. */
 export function mergeTools(own: OwnTools, added: readonly NamedTool[]): Tools {
-  const tools = { ...Object.fromEntries(added), ...own } // the agent's own win where names clash
+  const tools = { ...Object.fromEntries(added), ...own }
   return Object.fromEntries(Object.entries(tools).map(([name, tool]) => [name, withSchema(tool)]))
 }
 
 function withSchema(tool: Tool): Tool {
-  if (!tool.inputSchema) return tool // a tool that takes nothing, where no type checker looked
+  if (!tool.inputSchema) return tool // a tool without input, against its type
   const inputSchema = SCHEMAS.get(tool.inputSchema) ?? asSchema(tool.inputSchema)
   SCHEMAS.set(tool.inputSchema, inputSchema)
   return { ...tool, inputSchema }
@@ -51,8 +51,8 @@ export function describeTools(tools: OwnTools): [string, string][] {
 }
 
 /** Return the name, the description and the JSON Schema of each tool. */
-export async function declarationsOf(tools: OwnTools): Promise<Declared[]> {
-  const described = describeTools(tools).map(async ([name, description]): Promise<Declared> => {
+export async function declarationsOf(tools: OwnTools): Promise<Declaration[]> {
+  const described = describeTools(tools).map(async ([name, description]): Promise<Declaration> => {
     const schema = tools[name]?.inputSchema
     return [name, description, schema && (await asSchema(schema).jsonSchema)]
   })

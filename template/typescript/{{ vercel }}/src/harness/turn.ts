@@ -1,4 +1,4 @@
-// How an agent of the AI SDK answers a turn.
+// Runs the AI SDK agent of a turn on a copy of the session.
 
 import { generateText, isStepCount, Output } from 'ai'
 import type { ModelMessage, StepResult, ToolSet } from 'ai'
@@ -10,7 +10,7 @@ import { describe, log, placeOf } from './log.ts'
 import { Calls, checkMessages, restored, selfContained } from './messages.ts'
 import type { Part } from './echo_model.ts'
 import type { Options, Runtime } from './modules.ts'
-import type { Answered, Stage } from './sessions/sessions.ts'
+import type { Stage, TurnAnswer } from './sessions/sessions.ts'
 import { ShorterPrompts } from './models/shortening.ts'
 import { modelError, streaming } from './models/streaming.ts'
 
@@ -19,8 +19,8 @@ type Call = Parameters<typeof generateText>[0]
 type TurnOptions = Options &
   Pick<Call, 'prepareStep' | 'onToolExecutionEnd' | 'maxRetries'> & { producer?: () => string }
 
-/** Run the agent of a turn; return the snapshot and the messages that it leaves. */
-export async function answerTurn(runtime: Runtime, stage: Stage): Promise<Answered> {
+/** Run the agent; return the new snapshot and the messages of the turn. */
+export async function answerTurn(runtime: Runtime, stage: Stage): Promise<TurnAnswer> {
   const { at, turn } = stage
   const committed = stage.data.messages as ModelMessage[] // checked by the store
   const prompt: ModelMessage = { role: 'user', content: turn.prompt }
@@ -37,13 +37,13 @@ export async function answerTurn(runtime: Runtime, stage: Stage): Promise<Answer
   const added = isWaiting ? turnMessages : selfContained(turnMessages)
   const before = stage.data.messages.slice(0, stage.at) as ModelMessage[]
   checkMessages(added, before, isWaiting)
-  // Without the system prompt: each turn uses the SYSTEM_PROMPT of the current code.
+  // Store no system prompt: each turn uses the current SYSTEM_PROMPT.
   const data = { messages: [...before, ...added] }
   const created_at = new Date().toISOString()
   return { snapshot: { scope: 'agent', schema_version: '1.0', created_at, data }, added }
 }
 
-/** Run the agent, and return the messages of its replies. Throws AgentError. */
+/** Run the agent and return the messages of its replies. Throws AgentError. */
 async function stream(
   runtime: Runtime,
   turn: Turn,
@@ -56,7 +56,7 @@ async function stream(
   const { output } = turn.request
   const final = output ? [] : FINAL_TOOLS
   const calls = new Calls(staged, options.tools, runtime.settings)
-  const failures: unknown[] = [] // of a callback: the SDK drops what it throws
+  const failures: unknown[] = [] // of callbacks, whose errors the SDK drops
   let size = 0
   const onPart = async (sent: Part) => {
     if (mustPause()) await pause()
@@ -73,7 +73,7 @@ async function stream(
     } else if (part.type === 'tool-call') {
       await turn.emit({ id: part.toolCallId, name: part.toolName, input: calls.shown(part) })
     } else if (part.type === 'tool-result') {
-      const { toolCallId, toolName, result, isError } = part // of a tool that the provider has run
+      const { toolCallId, toolName, result, isError } = part // the provider ran the tool
       const output = isError ? { error: result } : { output: result }
       await emitOutput(turn, options.tools, calls, { toolCallId, toolName, ...output })
     } else if (part.type === 'finish') {
@@ -89,7 +89,7 @@ async function stream(
   const read = (model: Options['model']) => {
     return streaming(model, stop, onPart, prompts, maxRetries, producer)
   }
-  /** End the turn with the result of a tool as its reply. */
+  /** End the turn with a tool's result as the reply. */
   const end = async (result: string, messages: readonly ModelMessage[]) => {
     const content = calls.cut(result)
     await turn.say(content)
@@ -105,20 +105,20 @@ async function stream(
       toolCallConcurrency: runtime.settings.maxToolsAtOnce,
       stopWhen: [
         isStepCount(runtime.settings.maxSteps),
-        endedBadly,
+        hasFailed,
         ({ steps }) => textOfFinal(final, steps.at(-1)) !== undefined,
       ],
       abortSignal: stop,
       ...(output && { output: Output.object({ schema: output }) }),
       ...options,
       tools: withProgress(options.tools, turn),
-      maxRetries: 0, // `streaming` tries again
+      maxRetries: 0, // `streaming` retries
       model: read(options.model),
       prepareStep: async (step) => {
         await emitInvalid(turn, options.tools, calls, step.steps.at(-1))
-        const all = step.messages // those that are committed need no repair
+        const all = step.messages // committed messages need no repair
         const added = all.slice(staged.length)
-        // The SDK asks `stopWhen` only after a step, and has run approved calls before the first.
+        // The SDK runs approved calls before the first step, but calls `stopWhen` only after steps.
         const result = step.stepNumber === 0 ? textOfApproved(final, added) : undefined
         if (result !== undefined) {
           approved = [result, added]
@@ -138,8 +138,8 @@ async function stream(
     })
     if (failures.length > 0) throw failures[0]
     const { finalStep, responseMessages } = answer
-    // A call of an answer that ended badly is part of no turn.
-    const isBad = endedBadly({ steps: [finalStep] })
+    // Do not emit the calls of a failed answer.
+    const isBad = hasFailed({ steps: [finalStep] })
     if (!isBad) await emitInvalid(turn, options.tools, calls, finalStep)
     const { finishReason, rawFinishReason, text, toolCalls, content } = finalStep
     const asked = content.flatMap((part) => {
@@ -154,7 +154,7 @@ async function stream(
     const result = textOfFinal(final, finalStep)
     if (result !== undefined) return end(result, responseMessages)
     if (rawFinishReason === 'guardrail_intervened') throw new AgentError(rawFinishReason)
-    // Without a call the reply ends, whatever the model announced.
+    // Without a call the reply is complete, whatever the model's reason.
     const isOver = !isBad && rawFinishReason !== 'pause_turn'
     if (!isOver || toolCalls.some((call) => !call.providerExecuted)) {
       throw new AgentError('reply_incomplete', '', finishReason)
@@ -171,14 +171,14 @@ async function stream(
   }
 }
 
-/** Return the first text in the results of tools that end the turn, in the order of the calls. */
+/** Return the first text in the results of final tools, in the order of the calls. */
 function textOfFinal(names: readonly string[], step?: StepResult<ToolSet>): string | undefined {
   const results = step?.toolResults.filter(({ toolName }) => names.includes(toolName)) ?? []
   const texts = results.map(({ output }) => textOf(output))
   return texts.find((text) => !isBlank(text))?.toWellFormed()
 }
 
-/** Return that text for calls that were approved. */
+/** Return the first text of approved calls of final tools. */
 function textOfApproved(names: readonly string[], messages: ModelMessage[]): string | undefined {
   const parts = messages.flatMap(({ role, content }) => (role === 'tool' ? content : []))
   const texts = parts.flatMap((part) => {
@@ -189,12 +189,12 @@ function textOfApproved(names: readonly string[], messages: ModelMessage[]): str
   return texts.find((text) => !isBlank(text))?.toWellFormed()
 }
 
-/** Return the value of a tool as text. */
+/** Return a tool's output as text. */
 function textOf(output: unknown): string {
   return typeof output === 'string' ? output : JSON.stringify(output ?? null)
 }
 
-/** Return tools of which those that yield values emit each as progress; the last is the result. */
+/** Emit the values of generator tools as progress; the last value is the result. */
 function withProgress(tools: Options['tools'], turn: Turn): Options['tools'] {
   const entries = Object.entries(tools).map(([name, tool]) => {
     const { execute } = tool
@@ -218,7 +218,7 @@ function isIterable(value: unknown): value is AsyncIterable<unknown> {
   return typeof value === 'object' && value !== null && Symbol.asyncIterator in value
 }
 
-/** Emit what a tool returned, or why it failed, which is logged, too. */
+/** Emit a tool's result, or emit and log its failure. */
 async function emitOutput(
   turn: Turn,
   tools: object,
@@ -237,7 +237,7 @@ async function emitOutput(
   logFailure(tools, toolName, describe(error) + placeOf(error))
 }
 
-/** Emit why no tool takes a call of a step; the SDK tells the model. */
+/** Emit and log the invalid calls of a step; the SDK informs the model. */
 async function emitInvalid(
   turn: Turn,
   tools: object,
@@ -257,12 +257,12 @@ async function emitInvalid(
 }
 
 function logFailure(tools: object, toolName: string, kind: string): void {
-  // A name that the model made up is not logged.
+  // Do not log invented names.
   const name = Object.hasOwn(tools, toolName) ? toolName : 'that does not exist'
   log('WARNING', `tool ${name}: ${kind}`)
 }
 
-/** Whether the last step ended badly, so that a further one is pointless. */
-function endedBadly({ steps }: { steps: { finishReason: string }[] }): boolean {
+/** Whether the last step failed, so that the loop must stop. */
+function hasFailed({ steps }: { steps: { finishReason: string }[] }): boolean {
   return !['stop', 'tool-calls'].includes(steps.at(-1)?.finishReason ?? '')
 }

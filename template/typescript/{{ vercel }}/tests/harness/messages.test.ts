@@ -1,4 +1,4 @@
-// An answer of a model is repaired before it runs, is shown or is stored.
+// A model's answers are repaired before their calls run, and checked before the commit.
 
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
@@ -35,7 +35,7 @@ function makeClient(script: readonly Answer[], limits = {}): { client: Client; o
   return { client, orders }
 }
 
-/** Return the calls that a session holds, and their results. */
+/** Return the calls and results in a session. */
 async function callsOf(client: Client, session: string): Promise<[any[], any[]]> {
   const [, answer, results] = await client.messages<{ content: any[] }>(session)
   return [answer?.content ?? [], results?.content ?? []]
@@ -60,14 +60,14 @@ describe('a tool does not run for', () => {
   test('truncated arguments', () => isRefused('{"customer":"ada"'))
   test('a Python literal', () => isRefused("{'customer': None}"))
   test('a list', () => isRefused(`[${ADA}]`))
-  test('arguments that are encoded twice', () => isRefused(JSON.stringify(ADA)))
-  test('arguments that are followed by text', () => isRefused(`${ADA} ok`))
-  test('the arguments of two calls', () => isRefused(ADA + ADA))
+  test('doubly encoded arguments', () => isRefused(JSON.stringify(ADA)))
+  test('text after the object', () => isRefused(`${ADA} ok`))
+  test('two objects', () => isRefused(ADA + ADA))
   test('a raw line feed', () => isRefused('{"customer":"a\nda"}'))
-  test('a number that JSON lacks', () => isRefused('{"customer":NaN}'))
+  test('NaN', () => isRefused('{"customer":NaN}'))
 })
 
-test('a refused call over the limit keeps what was received', async () => {
+test('a rejected call above the limit keeps its received arguments', async () => {
   const step = [toolCall('delete_orders', ADA, 'a'), toolCall('delete_orders', '{"customer":', 'b')]
   const { client, orders } = makeClient([step], { maxToolCalls: 1 })
   await client.say('Delete them.', { session: 'ada' })
@@ -79,8 +79,8 @@ test('a refused call over the limit keeps what was received', async () => {
   assert.match(result.output.value, /^Too many calls in one step/)
 })
 
-test('prepareStep of yours gets repaired messages, and its own are repaired', async () => {
-  /** Adds a blank text to the last answer, and a message of the user after the results. */
+test('your prepareStep gets repaired messages, and its messages are repaired', async () => {
+  /** Adds a blank text to the last answer and a user message after the results. */
   class Preparing extends Orders {
     received: Messages = []
 
@@ -113,7 +113,7 @@ test('prepareStep of yours gets repaired messages, and its own are repaired', as
   assert.equal(sentLast!.content[0].text, 'Be brief.')
 })
 
-test('each call has a valid id of its own', async () => {
+test('each call has a valid and unique id', async () => {
   const ids = ['a', 'a', 'a.b:0', 'x'.repeat(41)]
   const { client, orders } = makeClient([ids.map((id) => toolCall('delete_orders', ADA, id))])
   await client.say('Delete them.', { session: 'ada' })
@@ -127,7 +127,7 @@ test('each call has a valid id of its own', async () => {
   assert.deepEqual(new Set(results.map(({ toolCallId }) => toolCallId)), all)
 })
 
-test('a name that no tool can have runs nothing, and is stored in a valid form', async () => {
+test('an invalid name runs no tool and becomes valid', async () => {
   const { client, orders } = makeClient([toolCall('delete orders', ADA)])
   await client.say('Delete them.', { session: 'ada' })
   assert.deepEqual(orders.runs, [])
@@ -136,7 +136,7 @@ test('a name that no tool can have runs nothing, and is stored in a valid form',
   assert.match(result.output.value, /unavailable tool/)
 })
 
-test('half a character in an argument is replaced before the tool runs', async () => {
+test('a lone surrogate in an argument is replaced', async () => {
   const { client, orders } = makeClient([toolCall('delete_orders', '{"customer":"a\\ud83d"}', 'a')])
   const [shown] = await client.takeTurn('Delete them.', 'ada')
   const input = { customer: 'a\ufffd' }
@@ -146,7 +146,7 @@ test('half a character in an argument is replaced before the tool runs', async (
   assert.deepEqual(call.input, input)
 })
 
-test('reasoning stays with its calls, and goes back to its own model only', async () => {
+test('reasoning stays with its calls and returns only to its model', async () => {
   const { client } = makeClient([[reasoning('Hm.'), toolCall('delete_orders', ADA)]])
   await client.say('Delete them.', { session: 'ada' })
   const [[thought, call]] = await callsOf(client, 'ada')
@@ -162,7 +162,7 @@ test('reasoning stays with its calls, and goes back to its own model only', asyn
   assert.deepEqual(other!.content, [unmarked])
 })
 
-test('a stored session of an older release is repaired for each provider', () => {
+test('a session of an older version becomes valid', () => {
   const call = { type: 'tool-call', toolCallId: 'a:0', toolName: 'x y', input: [] }
   const output = { type: 'text', value: '1' }
   const result = { type: 'tool-result', toolCallId: 'a:0', toolName: 'x y', output }
@@ -212,10 +212,10 @@ describe('the check before a commit', () => {
     const results = { role: 'tool', content: [resultPart, resultPart] }
     isRefused('a result has no call', user, call, results, answer)
   })
-  test('rejects a turn with two calls of one id', () => {
+  test('rejects a turn with two calls of the same id', () => {
     isRefused('two calls have one id', user, call, result, call, result, answer)
   })
-  test('rejects a turn with a call of the id of an earlier turn', () => {
+  test('rejects a turn with a call id of an earlier turn', () => {
     assert.throws(() => check([user, call, result, answer], [call]), { type: 'model_failed' })
   })
   test('rejects a turn with an empty message', () => {
@@ -228,7 +228,7 @@ describe('the check before a commit', () => {
   test('rejects a turn without a reply', () => {
     isRefused('the last message is not of the assistant', user, call, result)
   })
-  test('rejects a turn with half a character', () => {
+  test('rejects a turn with a lone surrogate', () => {
     isRefused('a text is not well formed', { role: 'user', content: '\ud83d' }, answer)
   })
 })

@@ -1,4 +1,4 @@
-// A model that plays a script: a test decides what each of its answers contains.
+// A scripted model.
 
 import { abortOf } from '../../src/harness/deadline.ts'
 import { type Call, finish, OfflineModel, type Part } from '../../src/harness/echo_model.ts'
@@ -10,14 +10,14 @@ const STOP_REASONS = {
   filter: 'content-filter',
   cut: null, // the stream ends without a reason
 } as const
-// The same names as in other frameworks.
+// The same names as in the other framework.
 const KINDS: Record<string, string> = {
   reasoning: '(reasoning)',
   'tool-call': '(toolUse)',
   'tool-result': '(toolResult)',
 }
 
-/** Plays one answer of its script for each request; after the last it replies "ok". */
+/** Sends the next answer of the script per request; after the last, replies "ok". */
 export class ScriptedModel extends OfflineModel {
   script: Answer[]
   /** The messages of each request. */
@@ -30,7 +30,7 @@ export class ScriptedModel extends OfflineModel {
     this.modelId = name
   }
 
-  /** The texts of each request; of other parts the kind, as in "(toolUse)". */
+  /** The texts of each request; other parts become their kind, as in "(toolUse)". */
   get conversations(): string[][] {
     return this.requests.map((messages) => {
       const turns = messages.filter(({ role }) => role !== 'system')
@@ -41,7 +41,7 @@ export class ScriptedModel extends OfflineModel {
 
   override async doStream(options: Call) {
     const parts = this.answer(options)
-    await parts.next() // rejects if the first step is `fail`, as providers refuse a request
+    await parts.next() // rejects if the first step is `fail`
     return { stream: ReadableStream.from(parts) }
   }
 

@@ -1,4 +1,4 @@
-// The result of a tool is cut if it is too long.
+// Long tool results are cut.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -17,7 +17,7 @@ type Output = ToolResultPart['output']
 const MAX_CHARS = 1000
 const NOTE = /… \[cut: the result was (\d+) characters long\]$/
 
-/** Return the result of a tool, as a caller sees it, and its text, as the model gets it. */
+/** Return a tool's result for the caller, and its text for the model. */
 async function resultOf(
   execute: () => unknown,
   toModelOutput: (given: { output: any }) => Output = ({ output }) => ({
@@ -40,7 +40,7 @@ async function resultOf(
   return { shown: shown as ToolResult, sent: textOf(message!.content[0]!.output) }
 }
 
-/** A note in place of the end says how long the result was, give or take its JSON. */
+/** The end of a cut result gives its approximate original length. */
 function isCut(text: string, length: number): void {
   const [, noted] = NOTE.exec(text) ?? []
   assert.ok(Number(noted) >= length)
@@ -57,7 +57,7 @@ test('a long text is cut', async () => {
   isCut(sent, 5000)
 })
 
-test('a text is cut between characters, of which some are two units', async () => {
+test('a text is cut between code points', async () => {
   const { shown, sent } = await resultOf(() => '😀'.repeat(1001))
   isCut(shown.text, 1001)
   isCut(sent, 1001)
@@ -70,7 +70,7 @@ test('long JSON is cut', async () => {
   isCut(sent, 2010)
 })
 
-test('parts that are too long together are cut', async () => {
+test('long parts are cut together', async () => {
   const parts = [
     { type: 'text', text: 'a'.repeat(900) },
     { type: 'text', text: 'b'.repeat(900) },
@@ -90,7 +90,7 @@ test('a long error is cut', async () => {
   isCut(sent, 2000)
 })
 
-test('a result of the largest size is unchanged', async () => {
+test('a result of the maximum size stays unchanged', async () => {
   for (const output of ['x'.repeat(MAX_CHARS), '😀'.repeat(MAX_CHARS)]) {
     const { shown, sent } = await resultOf(() => output)
     assert.equal(shown.text, output)

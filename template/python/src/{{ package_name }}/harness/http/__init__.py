@@ -1,1 +1,1 @@
-"""The HTTP server: its routes, its requests and its process."""
+"""The HTTP server: routes, requests and process."""

@@ -1,4 +1,4 @@
-"""An HTTP connection with limits on the size of a request head and on time."""
+"""HTTP connections with limits on the size of request heads and on time."""
 
 import socket
 import sys
@@ -15,24 +15,24 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from ..contract import AgentError
 
-# As in Node, which has the same parser. The trailers of a body have the same limit.
+# As in Node, which uses the same parser. Trailers have the same limit.
 MAX_HEAD_BYTES = 16_384
-CHUNK_FRAME = 12  # bytes around each chunk that do not count
+CHUNK_FRAME = 12  # uncounted bytes around each chunk
 
 
 def max_connections(max_turns: int) -> int:
-    """Return how many connections to keep: half of what the process may open, at most."""
-    most = 256 + 4 * max_turns
+    """Return the maximum number of connections: at most half of the process's file limit."""
+    connections = 256 + 4 * max_turns
     if sys.platform != "win32":
         from resource import RLIMIT_NOFILE, getrlimit
 
         descriptors, _ = getrlimit(RLIMIT_NOFILE)
-        return most if descriptors < 0 else min(most, descriptors // 2)
-    return most
+        return connections if descriptors < 0 else min(connections, descriptors // 2)
+    return connections
 
 
 def _without_chunks(cycle: RequestResponseCycle) -> Send:
-    """Return a `send` for HTTP/1.0, which has no chunks: a stream ends with its connection."""
+    """Return a `send` for HTTP/1.0: without chunks, a stream ends with its connection."""
     send, is_stream = cycle.send, False
 
     async def send_plainly(message: Message) -> None:
@@ -50,20 +50,20 @@ def _without_chunks(cycle: RequestResponseCycle) -> Send:
 class Connection(HttpToolsProtocol):
     """A connection whose client has `timeout_keep_alive` seconds to send each request.
 
-    Of more than `most` connections the longest idle one is closed.
+    Above `max_connections`, the longest idle connection closes.
     """
 
-    most: int
-    # Received and not parsed yet, or around the body: the only parts that the app does not count.
+    max_connections: int
+    # Bytes that the app does not count: unparsed, or around the body.
     overhead = trailer_bytes = 0
     is_refused = False
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
-        # asyncio sets TCP_NODELAY only on sockets it creates; else each response waits for an ACK.
+        # Without TCP_NODELAY, responses wait for an ACK; asyncio sets it only on its own sockets.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         super().connection_made(transport)
         self.since = time.monotonic()
-        if len(self.connections) > self.most:
+        if len(self.connections) > self.max_connections:
             connections = (cast(Connection, connection) for connection in self.connections)
             idle = (connection for connection in connections if not connection._is_answering)
             longest = min(idle, key=lambda connection: connection.since)
@@ -71,7 +71,7 @@ class Connection(HttpToolsProtocol):
             longest.transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        if self.is_refused:  # and closed as soon as an answer before it is complete
+        if self.is_refused:  # closes after the earlier answers
             return
         self._unset_keepalive_if_required()
         self.overhead += len(data)
@@ -93,17 +93,17 @@ class Connection(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         if "path" not in self.scope:
             return super().on_header(name, value)
-        # A trailer is ignored, as only a head names a caller, but it counts, as it was sent.
+        # Ignore trailers, because only the head identifies the caller; but limit their size.
         self.trailer_bytes += len(name) + len(value) + len(b":\r\n")
         if self.trailer_bytes > MAX_HEAD_BYTES:
-            raise HttpParserError("too large")
+            raise HttpParserError("trailers too large")
 
     def on_headers_complete(self) -> None:
         self.overhead = 0
         size = sum(len(name) + len(value) for name, value in self.headers)
         if size > MAX_HEAD_BYTES or self.parser.get_method() == b"CONNECT":
-            raise HttpParserError("too large, or for a proxy")
-        # Spaces around a value are no part of it (RFC 9110, 5.5); the parser leaves those behind.
+            raise HttpParserError("head too large, or CONNECT")
+        # Values exclude trailing spaces (RFC 9110, 5.5), which the parser keeps.
         self.headers[:] = [(name, value.rstrip(b" \t")) for name, value in self.headers]
         if not self.parser.should_upgrade():
             super().on_headers_complete()
@@ -121,7 +121,7 @@ class Connection(HttpToolsProtocol):
             super().on_message_complete()
 
     def check_time(self) -> None:
-        """Close the connection if its client is too slow. uvicorn closes idle connections."""
+        """Close the connection of a slow client; uvicorn closes idle connections."""
         is_late = time.monotonic() - self.since > self.timeout_keep_alive
         if is_late and not self._is_answering and not self.timeout_keep_alive_task:
             self._refuse("request_timeout")
@@ -142,12 +142,12 @@ class Connection(HttpToolsProtocol):
     def _refuse(self, type: str) -> None:
         self.is_refused = True
         if self._is_answering:
-            return self.shutdown()  # as soon as the answer is complete
+            return self.shutdown()  # after the current answer
         error = AgentError(type)
         status = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\n"
         head = status + "Connection: close\r\nContent-Type: application/json\r\n"
         head += "X-Content-Type-Options: nosniff\r\n\r\n"
         self.transport.write(head.encode() + bytes(JSONResponse(error.body).body))
         self.transport.close()
-        # A client that reads no answer would keep its connection, and the place of its body.
+        # A client that does not read would keep its connection and the memory of its body.
         self.loop.call_later(1, self.transport.abort)

@@ -1,4 +1,4 @@
-"""`serve --reload`: a child process serves; after a change its turns drain, and it restarts."""
+"""`serve --reload`: a child process serves; after a change it drains and restarts."""
 
 import json
 import os
@@ -19,13 +19,13 @@ from ..sessions.session_store import InProcess, SessionStore
 
 FOLDERS = (Path("agents"), Path("collections"))
 FILES = (Path(".env"), Path(".mcp.json"))
-# Names the open file in which a child leaves its sessions to the next one; other processes have
-# neither. The file has no name, so nothing of it outlives them.
-HANDED_OVER = "RELOAD_FD"
+# The variable with the file descriptor that passes sessions to the next child. The file has no
+# name, so it disappears with these processes.
+SESSIONS_FD = "RELOAD_FD"
 
 
 def serve_with_reload() -> None:
-    """Serve until a signal ends it."""
+    """Serve until a signal arrives; restart after a change."""
     signals, code, options = list[int](), 0, dict[str, Any]()
     child: subprocess.Popen[bytes] | None = None
 
@@ -38,9 +38,9 @@ def serve_with_reload() -> None:
         signal.signal(number, note)
     program = f"from {Project.package.name}.main import cli; cli()"
     sessions = tempfile.TemporaryFile()  # noqa: SIM115 (open until this process ends)
-    if os.name == "posix":  # Windows would kill a child, which has no time to leave anything
+    if os.name == "posix":  # Windows kills the child, which cannot save its sessions
         options["pass_fds"] = [sessions.fileno()]
-        options["env"] = os.environ | {HANDED_OVER: str(sessions.fileno())}
+        options["env"] = os.environ | {SESSIONS_FD: str(sessions.fileno())}
     while not signals:
         before = changes = _modification_times()
         child = subprocess.Popen([sys.executable, "-c", program, "serve"], **options)
@@ -49,8 +49,8 @@ def serve_with_reload() -> None:
             changes = _modification_times()
         if not signals:
             path = min(path for path, _ in before ^ changes)
-            click.echo(f"{path} has changed: the server restarts when its turns have ended.")
-        # A terminal has sent SIGINT to the child, too; who has not sends another signal.
+            click.echo(f"{path} changed: the server restarts after its running turns.")
+        # Ctrl-C in a terminal reaches the child too; other callers must signal twice.
         if signal.SIGINT not in signals:
             child.terminate()
         code = child.wait()
@@ -58,15 +58,15 @@ def serve_with_reload() -> None:
 
 
 def take_over(store: SessionStore) -> Callable[[], None]:
-    """Continue the sessions of the previous child; return what leaves them to the next one."""
-    number = int(os.environ.pop(HANDED_OVER, "") or 0)
+    """Restore the previous child's sessions; return a function that passes them on."""
+    number = int(os.environ.pop(SESSIONS_FD, "") or 0)
     if not number or not isinstance(store, InProcess):
         return lambda: None
-    os.set_inheritable(number, False)  # not for the programs that tools start
+    os.set_inheritable(number, False)  # not for the child processes of tools
     with open(number, "r+", encoding="utf-8", closefd=False) as file:
         file.seek(0)
         text = file.read()
-        file.truncate(0)  # a child that crashes leaves nothing, and so nothing old
+        file.truncate(0)  # a crashed child must not pass on old sessions
     store.restore(json.loads(text or "{}"))
 
     def hand_over() -> None:
@@ -78,11 +78,11 @@ def take_over(store: SessionStore) -> Callable[[], None]:
 
 
 def _modification_times() -> set[tuple[str, float]]:
-    """Return the files and when they changed; no hidden file, no backup and no bytecode."""
+    """Return watched files and their times, without hidden files, backups and bytecode."""
     stamps = set()
     folders = (Project.package, *FOLDERS)
     for path in [*FILES, *(path for folder in folders for path in folder.rglob("[!.]*[!~]"))]:
-        with suppress(OSError):  # it may be gone by now
+        with suppress(OSError):  # the file may be deleted
             if path.is_file() and "__pycache__" not in path.parts:
                 stamps.add((os.path.relpath(path), path.stat().st_mtime))
     return stamps

@@ -1,4 +1,4 @@
-"""Validates a request, in the order the HTTP contract defines."""
+"""Validates requests in the order of the HTTP contract."""
 
 import json
 import logging
@@ -23,7 +23,7 @@ IP_ADDRESS = r"(\d+(\.\d+){3}|\[[\da-f:.]+\])(:\d+)?"
 
 
 def read_header(request: Request, *names: str) -> str | None:
-    """Return the value of the first of these headers that was sent, or None."""
+    """Return the value of the first header that the request has, or None."""
     sent = [request.headers.getlist(name) for name in names]
     return next((", ".join(values) for values in sent if values), None)
 
@@ -35,7 +35,7 @@ def check_access(
     needs_token: bool = True,
     types: Sequence[str] = ("application/json",),
 ) -> None:
-    """Raise AgentError unless Host, Origin, Content-Type and token allow a request."""
+    """Check Host, Origin, Content-Type and token. Raises AgentError."""
     _refuse_foreign(request, runtime, is_public=not needs_token)
     _refuse_type(request, types)
     if needs_token:
@@ -43,9 +43,9 @@ def check_access(
 
 
 def _refuse_foreign(request: Request, runtime: Runtime, *, is_public: bool) -> None:
-    """Raise AgentError if the Host or the Origin is not allowed."""
+    """Check Host and Origin. Raises AgentError."""
     settings, get = runtime.settings, request.headers.getlist
-    # HTTP/1.0 has no Host: health checks of proxies send none.
+    # HTTP/1.0 health checks of proxies send no Host.
     is_check = (request.scope["path"], request.scope.get("http_version")) == ("/ping", "1.0")
     if len(get("host")) != 1 and not (is_check and not get("host")):
         raise AgentError("invalid_request", "Send one Host header.")
@@ -59,7 +59,7 @@ def _refuse_foreign(request: Request, runtime: Runtime, *, is_public: bool) -> N
         host = get("host")[0]
         if not _is_allowed(host, "") and not re.fullmatch(IP_ADDRESS, host.lower()):
             raise _forbidden("ALLOWED_HOSTS", "Host", host)
-    # A browser sends the origin of a page with its module scripts, too.
+    # Browsers also send an Origin for a page's module scripts.
     origins = [] if is_public and is_read else get("origin")
     for origin in origins:
         if not _is_allowed(origin, settings.allowed_origins):
@@ -67,36 +67,36 @@ def _refuse_foreign(request: Request, runtime: Runtime, *, is_public: bool) -> N
 
 
 def _refuse_type(request: Request, types: Sequence[str]) -> None:
-    """Raise AgentError if a page sends a Content-Type that the route does not list."""
+    """Check a page's Content-Type against the route's types. Raises AgentError."""
     get = request.headers.getlist
     sent = [value.split(";")[0].strip().lower() for value in get("content-type")]
-    is_typed = sent or request.method != "POST"  # untyped POSTs get no preflight
+    is_typed = sent or request.method != "POST"  # browsers send untyped POSTs without preflight
     if get("origin") and not (is_typed and {*sent} <= {*types}):
         what = f"With an Origin, send Content-Type: {' or '.join(types)}."
         raise AgentError("invalid_request", what)
 
 
 def _forbidden(setting: str, header: str, value: str) -> AgentError:
-    """Log a refused request and return its error."""
+    """Log a rejected request and return its error."""
     what = f'{setting} does not list the {header} "{value[:255]}".'
     log.warning("origin_forbidden: %s", what)
     return AgentError("origin_forbidden", what)
 
 
 def split_list(text: str) -> list[str]:
-    """Return the items of a setting that is a list, in lower case."""
+    """Return the items of a comma-separated list, in lower case."""
     return re.findall("[^, ]+", text.lower())
 
 
 def _is_allowed(value: str, listed: str) -> bool:
-    names = {value.lower(), re.sub(r"^([^/]+):\d+$", r"\1", value.lower())}  # on every port
+    names = {value.lower(), re.sub(r"^([^/]+):\d+$", r"\1", value.lower())}  # any port
     is_listed = not names.isdisjoint(split_list(listed))
     return is_listed or re.fullmatch(LOOPBACK_ADDRESS, value, re.IGNORECASE) is not None
 
 
 def _authorize(request: Request, runtime: Runtime) -> None:
-    """Raise `unauthorized` unless the caller sends the API_TOKEN, if it is set."""
-    # Behind a proxy with basic authentication, Authorization has the credentials of the proxy.
+    """Check the API_TOKEN, if it is set. Raises AgentError `unauthorized`."""
+    # Behind a proxy with basic authentication, Authorization has the proxy's credentials.
     token = read_header(request, contract.TOKEN_HEADER)
     sent = read_header(request, "authorization") if token is None else f"Bearer {token}"
     given = re.sub("^(?i:bearer) ", "Bearer ", sent or "")
@@ -106,16 +106,16 @@ def _authorize(request: Request, runtime: Runtime) -> None:
 
 
 def wants_events(request: Request) -> bool:
-    """Whether to stream the reply: unless Accept has application/json and no event stream."""
+    """Whether to stream: Accept has text/event-stream or lacks application/json."""
     ranges = ",".join(request.headers.getlist("accept")).lower().split(",")
     types = {media_range.split(";")[0].strip() for media_range in ranges}
     return "text/event-stream" in types or "application/json" not in types
 
 
 async def read_call(request: Request, runtime: Runtime) -> TurnRequest | Change:
-    """Read and validate a POST /invocations; raise AgentError for the first check that fails.
+    """Read and validate a POST /invocations. Raises AgentError for the first failed check.
 
-    Sets `request.state.session_id`, which the response names even if the request is refused.
+    Sets `request.state.session_id` for the header of any response.
     """
     sent_id = read_header(request, contract.SESSION_HEADER)
     is_new, session_id = sent_id is None, str(uuid4()) if sent_id is None else sent_id
@@ -127,7 +127,7 @@ async def read_call(request: Request, runtime: Runtime) -> TurnRequest | Change:
         raise AgentError("invalid_session_id")
     call = _read_body(parse_json(raw), session_id, runtime)
     if is_new and isinstance(call, Change):
-        raise AgentError("invalid_request", "Send the id of the session in the session header.")
+        raise AgentError("invalid_request", "Send the session id in the session header.")
     actor = read_actor(request, runtime)
     key = read_header(request, *contract.KEY_HEADERS)
     if key is not None and (is_new or not re.fullmatch(contract.KEY, key)):
@@ -138,7 +138,7 @@ async def read_call(request: Request, runtime: Runtime) -> TurnRequest | Change:
 
 
 def read_actor(request: Request, runtime: Runtime) -> str | None:
-    """Return the actor that the headers name, as `find_actor` does, or raise `actor_required`."""
+    """Return the actor in the headers. Raises `invalid_actor` or `actor_required`."""
     actor = find_actor(request)
     if actor is None and runtime.actor_required:
         raise AgentError("actor_required")
@@ -146,7 +146,7 @@ def read_actor(request: Request, runtime: Runtime) -> str | None:
 
 
 def find_actor(request: Request) -> str | None:
-    """Return the actor that the headers name, or None; raise `invalid_actor`."""
+    """Return the actor in the headers, or None. Raises `invalid_actor`."""
     actor = read_header(request, *contract.ACTOR_HEADERS)
     if actor is not None and not re.fullmatch(contract.ACTOR_ID, actor):
         raise AgentError("invalid_actor")
@@ -154,7 +154,7 @@ def find_actor(request: Request) -> str | None:
 
 
 def bounded(request: Request, max_bytes: int) -> Request:
-    """Return the request with a body that raises `payload_too_large` beyond `max_bytes`."""
+    """Return the request with a body limit. Reading more raises `payload_too_large`."""
     size = 0
 
     async def receive() -> Message:
@@ -163,7 +163,7 @@ def bounded(request: Request, max_bytes: int) -> Request:
         size += len(message.get("body", b""))
         if size <= max_bytes:
             return message
-        # Most clients read after they have sent all.
+        # Most clients read the answer only after they have sent the body.
         while message.get("more_body") and size <= 16 * max_bytes + 2**24:
             message = await request.receive()
             size += len(message.get("body", b""))
@@ -185,7 +185,7 @@ class _JSONRequest(Request):
 
 
 def parse_json(body: bytes) -> Any:
-    """Return the value of a JSON text (RFC 8259) of at most 64 levels, or raise `invalid_json`."""
+    """Parse JSON (RFC 8259) of at most 64 levels. Raises `invalid_json`."""
     try:
         text = body.decode()
         outside_strings = re.sub(r'"(?:[^"\\]++|\\.)*+"?', "", text, flags=re.DOTALL)
@@ -199,31 +199,32 @@ def parse_json(body: bytes) -> Any:
 
 
 def _read_body(body: Any, session_id: str, runtime: Runtime) -> TurnRequest | Change:
-    """Return what a body asks for; the headers say the rest."""
+    """Parse a body; the caller adds the headers."""
     if not isinstance(body, dict):
         raise AgentError("invalid_request", "The body must be an object.")
-    turn, fork = runtime.read(body, session_id), body.get("fork")
+    turn, fork = runtime.read_request(body, session_id), body.get("fork")
     is_turn = turn is not None or not body.keys().isdisjoint({"prompt", "replace_turn"})
     if "at_turn" in body and fork is None:
         raise AgentError("invalid_request", "Send at_turn only with fork.")
     if body.get("end_session") is True and not is_turn and fork is None:
         return Change(session_id, None)
     if body.get("end_session", False) is not False:
-        raise AgentError("invalid_request", "Send end_session as true, in a request of its own.")
+        raise AgentError("invalid_request", "Send end_session as true, in a separate request.")
     if isinstance(fork, str) and re.fullmatch(contract.SESSION_ID, fork) and not is_turn:
         return Change(session_id, None, fork, _read_number(body, "at_turn"))
     if fork is not None:
-        raise AgentError("invalid_request", "Send fork as a session id, in a request of its own.")
+        raise AgentError("invalid_request", "Send fork as a session id, in a separate request.")
     if turn:
         return turn
     replaces = _read_number(body, "replace_turn") if "replace_turn" in body else None
-    is_repeat, most = replaces and "prompt" not in body, runtime.settings.max_prompt_chars
-    prompt = "" if is_repeat else contract.check_prompt(body.get("prompt"), most)
+    is_repeat = replaces and "prompt" not in body
+    max_chars = runtime.settings.max_prompt_chars
+    prompt = "" if is_repeat else contract.check_prompt(body.get("prompt"), max_chars)
     return TurnRequest(session_id, prompt, replaces=replaces)
 
 
 def _read_number(body: dict[str, Any], name: str) -> int:
     number = body.get(name)
     if not isinstance(number, float) or not number.is_integer() or not 1 <= number < 2**53:
-        raise AgentError("invalid_request", f"Send {name} as the number of a turn, from 1.")
+        raise AgentError("invalid_request", f"Send {name} as a turn number, from 1.")
     return int(number)

@@ -1,4 +1,4 @@
-"""The process that serves the agent: its listener, its signals, and its end."""
+"""The server process: its listener, signals and shutdown."""
 
 import asyncio
 import gc
@@ -26,7 +26,7 @@ HARNESS = __name__.removesuffix(".http.serve")
 
 
 def run_server(app: AgentApp) -> None:
-    """Serve until a signal ends it."""
+    """Serve until a signal arrives."""
     for name in (Project.package.name, HARNESS):
         logging.getLogger(name).setLevel("INFO")
     settings, findings = app.read_settings()
@@ -39,7 +39,7 @@ def run_server(app: AgentApp) -> None:
             while not serving.done():
                 try:
                     runner.get_loop().run_until_complete(serving)
-                except SystemExit as error:  # of a task that a tool began; asyncio stops for it
+                except SystemExit as error:  # from a tool's task; it stops the loop
                     log_unexpected(error)
             serving.result()
         except BaseException:
@@ -64,7 +64,7 @@ class _Server(uvicorn.Server):
     def __init__(self, app: ASGIApp, seconds: int) -> None:
         config = uvicorn.Config(app, http=Connection, log_config=None, server_header=False)
         config.timeout_keep_alive = seconds
-        config.timeout_graceful_shutdown = 1  # for clients that do not read their answer
+        config.timeout_graceful_shutdown = 1  # for clients that do not read
         super().__init__(config)
         self.loop, self.signalled = asyncio.get_running_loop(), asyncio.Event()
 
@@ -85,17 +85,17 @@ async def _serve(runtime: Runtime) -> None:
     listener = listen(settings)
     await runtime.open()
     hand_over = take_over(runtime.sessions.store)
-    Connection.most = max_connections(settings.max_turns)
+    Connection.max_connections = max_connections(settings.max_turns)
     server = _Server(app, settings.request_timeout_seconds)
     running = asyncio.create_task(server.serve([listener]))
     if not settings.is_loopback and not settings.api_token:
-        place = f"{settings.host} is reachable from other machines"
-        announce(f"Warning: {place}, and callers are not authenticated.")
+        risk = f"other machines can reach {settings.host}, and callers are not authenticated"
+        announce(f"Warning: {risk}: set API_TOKEN.")
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     address = f"http://{host}:{listener.getsockname()[1]}"
     for line in (*runtime.describe(address), f"Listening on {address}"):
         announce(line)
-    gc.freeze()  # a collection leaves out what was loaded, and stops the turns for 5 ms, not for 35
+    gc.freeze()  # collections skip loaded modules and pause turns for 5 ms instead of 35
     gc.enable()
     await server.signalled.wait()
     await runtime.turns.drain(settings.shutdown_grace_seconds)
@@ -104,4 +104,4 @@ async def _serve(runtime: Runtime) -> None:
     server.should_exit = True
     await running
     sys.stdout.flush()
-    os._exit(0)  # a thread that hangs in a tool or a client would keep the process alive
+    os._exit(0)  # a hanging thread of a tool or client would keep the process alive

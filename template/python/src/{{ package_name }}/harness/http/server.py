@@ -56,17 +56,17 @@ KEEP_ALIVE = ": keep-alive\n\n"  # a comment of the stream: proxies end silent r
 class Events:
     """A reply as the server-sent events of POST /invocations."""
 
-    # The second is for nginx, which would keep a reply until its end.
+    # X-Accel-Buffering stops nginx from buffering the reply.
     headers: ClassVar[dict[str, str]] = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
-    turn: Turn  # whose reply it is
+    turn: Turn  # set by `relay`
 
-    def start(self) -> str:
-        """Return the opening events. If empty, a failure before any text is sent as a status."""
+    def format_start(self) -> str:
+        """Return the opening events. If empty, a failure before the first text is a status."""
         return ""
 
-    def chunk(self, chunk: contract.Chunk) -> str:
-        """Return the event for a chunk, or an empty string."""
+    def format_chunk(self, chunk: contract.Chunk) -> str:
+        """Return the event of a chunk, or an empty string."""
         if isinstance(chunk, str):
             return _event("", chunk)
         if isinstance(chunk, Data):
@@ -75,19 +75,19 @@ class Events:
             return _event("event: source\n", {"url": chunk.url, "title": chunk.title})
         return ""
 
-    def done(self, result: TurnResult) -> str:
-        """Return the event of a turn that is committed, or waits for an approval."""
+    def format_result(self, result: TurnResult) -> str:
+        """Return the event of a committed or waiting turn."""
         data = body_of(result)
         data.pop("reply", None)
         return _event(f"event: {'waiting' if result.waiting else 'done'}\n", data)
 
-    def error(self, failure: AgentError) -> str:
-        """Return the event of a turn that failed; nothing of it was kept."""
+    def format_error(self, failure: AgentError) -> str:
+        """Return the event of a failed turn."""
         return _event("event: error\n", failure.body)
 
 
 def create_app(runtime: Runtime) -> ASGIApp:
-    """Return the app with the paths of the contract, the owner's and those of capabilities."""
+    """Return the app with the routes of the contract, the owner and the capabilities."""
     routes = [HTTPRoute("/invocations", partial(_invoke, runtime), methods=["POST"])]
 
     def add(added: Mapping[str, Handler | Route]) -> None:
@@ -113,10 +113,10 @@ def create_app(runtime: Runtime) -> ASGIApp:
         methods = sorted({method for route in routes for method in route.methods or ()})
         exposed = [SESSION_HEADER, "Retry-After", "WWW-Authenticate"]
         cors = Middleware(CORSMiddleware, pages, methods, ["*"], expose_headers=exposed)
-        middleware.insert(0, cors)  # also for what a capability refuses
+        middleware.insert(0, cors)  # outermost: rejections have CORS headers, too
     app = Starlette(routes=routes, middleware=middleware, exception_handlers=failures)
     app.router.redirect_slashes = False
-    app.middleware_stack = app.build_middleware_stack()  # an error in `wrap` stops the start
+    app.middleware_stack = app.build_middleware_stack()  # raises errors of `wrap` at the start
     return app
 
 
@@ -125,7 +125,7 @@ def _as_route(route: Handler | Route) -> Route:
 
 
 def _responder(route: Route, runtime: Runtime) -> Callable[[Request], Awaitable[Response]]:
-    """Return what checks a request, then calls the handler of a route."""
+    """Return a function that checks a request, then calls the handler."""
     max_bytes = route.max_bytes
     if max_bytes is None:
         max_bytes = runtime.settings.max_body_bytes
@@ -160,11 +160,11 @@ async def _invoke(runtime: Runtime, request: Request) -> Response:
 async def relay(
     request: Request, runtime: Runtime, call: TurnRequest, events: Events | None
 ) -> Response:
-    """Run a turn, relay its output, and cancel it when the client leaves.
+    """Run a turn, relay its output, and cancel it if the client disconnects.
 
-    Without `events` the reply is JSON.
+    Without `events`, the reply is JSON.
     """
-    # None among the chunks is the tick of a clock.
+    # The clock sends None.
     writer, chunks = anyio.create_memory_object_stream[contract.Chunk | None](64)
     turn = Turn(call, writer.send)
     task = runtime.start(turn)
@@ -202,21 +202,21 @@ async def _stream(
     task: asyncio.Task[TurnResult],
     seconds: int,
 ) -> AsyncIterator[str]:
-    """Yield the events of a turn, and a comment after this time of silence.
+    """Yield the events of a turn, and a comment after `seconds` of silence.
 
-    Until the first is yielded, a failure is raised, so that callers get its status. The first is
-    a comment only if the turn has begun: what refuses a turn is a status.
+    Raises a failure before the first event, so that it becomes an HTTP status. A comment can be
+    first only after the turn has begun.
     """
-    buffered, last_sent = events.start(), time.monotonic()
+    buffered, last_sent = events.format_start(), time.monotonic()
     has_status = buffered != ""
     if has_status:
         yield buffered
         buffered, last_sent = "", time.monotonic()
     async for chunk in chunks:
         if chunk is not None:
-            text = events.chunk(chunk)
+            text = events.format_chunk(chunk)
             buffered += text
-            # A turn that emits only blank text ends as `empty_reply`, which is sent as a status.
+            # A turn with only blank text ends as `empty_reply`, an HTTP status.
             is_blank = isinstance(chunk, str) and contract.is_blank(chunk)
             has_status = has_status or (text != "" and not is_blank)
         elif time.monotonic() - last_sent >= seconds and (has_status or events.turn.has_begun):
@@ -226,11 +226,11 @@ async def _stream(
             yield buffered
             buffered, last_sent = "", time.monotonic()
     try:
-        last = events.done(await _result(task))
+        last = events.format_result(await _result(task))
     except Exception as error:
         if not has_status:
             raise
-        last = events.error(_failure(error))
+        last = events.format_error(_failure(error))
     yield buffered + last
 
 
@@ -250,7 +250,7 @@ async def _change(runtime: Runtime, call: Change) -> dict[str, Any]:
 
 
 def body_of(result: TurnResult) -> dict[str, Json]:
-    """Return what a caller gets of a turn; a turn that waits has no reply yet."""
+    """Return the response body of a turn; a waiting turn has no reply."""
     body: dict[str, Json] = {"session_id": result.session_id, "turn": result.turn}
     if result.waiting:
         calls = result.waiting
@@ -261,7 +261,7 @@ def body_of(result: TurnResult) -> dict[str, Json]:
 
 
 def _watch(request: Request, task: asyncio.Task[Any]) -> None:
-    """Cancel a task when the client leaves; read the body before this."""
+    """Cancel a task if the client disconnects. Read the body first."""
 
     async def wait() -> None:
         while (await request.receive())["type"] != "http.disconnect":
@@ -274,7 +274,7 @@ def _watch(request: Request, task: asyncio.Task[Any]) -> None:
 
 async def _result(task: asyncio.Task[Any]) -> Any:
     await asyncio.wait({task})
-    if task.cancelled():  # by the shutdown, or because the client left
+    if task.cancelled():  # by a shutdown or a disconnect
         raise AgentError("draining")
     return task.result()
 
@@ -302,18 +302,18 @@ async def _fail(request: Request, error: Exception) -> Response:
 
 
 def _failure(error: Exception) -> AgentError:
-    if isinstance(error, ClientDisconnect):  # it left before the end of its request
+    if isinstance(error, ClientDisconnect):  # the request is incomplete
         return AgentError("request_timeout")
     if isinstance(error, HTTPException):
         return _http_failure(error)
     if isinstance(error, AgentError):
         return error
-    log_unexpected(error)  # of a route: there is no turn
+    log_unexpected(error)  # from a route, outside a turn
     return AgentError("internal_error", "Internal error.", describe(error))
 
 
 def _http_failure(error: HTTPException) -> AgentError:
-    """Return the error of the router, or of a handler, which chooses status and message."""
+    """Convert an error of the router or a handler, with its status and message."""
     status = error.status_code
     type = HTTP_TYPES.get(status, "internal_error" if status >= 500 else "invalid_request")
     is_default = error.detail == responses.get(status)  # the router has no message of its own

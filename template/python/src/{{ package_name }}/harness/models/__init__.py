@@ -1,1 +1,1 @@
-"""Clients of models, and what every model has in common."""
+"""Model clients and their common code."""

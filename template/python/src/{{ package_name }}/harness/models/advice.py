@@ -1,4 +1,4 @@
-"""Why a call of the model failed, and what to look at, for those who run this agent."""
+"""Advice for the operator about a failed model call."""
 
 import re
 
@@ -8,16 +8,16 @@ from ..modules import ModelModule
 from ..settings import proxy_variables
 
 HINTS = {
-    "HTTP 40[13]|Credential": "look at {credentials}",
-    "HTTP 40[04]": "look at {variable} and {address}",
-    "HTTP 429|[Tt]hrottl": "the provider's limit is reached, try again later",
-    "Connect|OSError": "look at {address} and the network",
-    "HTTP 5": "the provider failed or is overloaded, try again later",
+    "HTTP 40[13]|Credential": "check {credentials}",
+    "HTTP 40[04]": "check {variable} and {address}",
+    "HTTP 429|[Tt]hrottl": "the provider's limit is reached, retry later",
+    "Connect|OSError": "check {address} and the network",
+    "HTTP 5": "the provider failed or is overloaded, retry later",
 }
 
 
 def explain(error: AgentError, model: ModelModule) -> str:
-    """Return why a turn failed, with a line of advice if the model failed."""
+    """Return a failure's reason, with a line of advice if the model failed."""
     cause = error.__cause__
     message = _provider_message(cause) if cause else ""
     why = message or str(cause or error.detail or error.type)
@@ -29,9 +29,9 @@ def explain(error: AgentError, model: ModelModule) -> str:
 
 
 def advise(kind: str, model: ModelModule, variable: str = "MODEL") -> str:
-    """Return advice for a failure, as `describe` names it, or "".
+    """Return advice for the failure `kind`, as `describe` formats it, or "".
 
-    `variable` is the setting that names the model.
+    `variable` is the setting with the model's name.
     """
     for form, advice in HINTS.items():
         if re.search(form, kind):
@@ -44,9 +44,9 @@ def advise(kind: str, model: ModelModule, variable: str = "MODEL") -> str:
 
 
 def _provider_message(error: BaseException) -> str:
-    """Return the message in a provider's answer, without the words of the client around it."""
+    """Return the message in a provider's answer, without the client's own words."""
     for cause in causes_of(error):
-        response = getattr(cause, "response", None)  # a mapping if it is of an AWS client
+        response = getattr(cause, "response", None)  # AWS clients set a dictionary
         body = response if isinstance(response, dict) else getattr(cause, "body", None)
         if not isinstance(body, dict):
             continue

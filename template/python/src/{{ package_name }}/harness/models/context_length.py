@@ -1,4 +1,4 @@
-"""A request that is too long for the model: how it is recognized, and how it becomes shorter."""
+"""Recognizes requests that are too long for the model, and shortens them."""
 
 import logging
 import re
@@ -10,14 +10,14 @@ from ..contract import AgentError
 from ..log import causes_of, describe
 from ..sessions.sessions import Message, Stage, chars_of
 
-MAX_TRIES = 6  # in one turn
-MIN_RESULT = 500  # characters of a tool's result that is not cut
-MIN_PROMPT = 1000  # characters of a prompt that may be the reason
-RESULTS_TOO_LONG = "The results of the tools are too long for the model. Ask for less at a time."
-OWN_TOO_LONG = "The system prompt and the tools of the agent are too long for the model."
+MAX_TRIES = 6  # per turn
+MIN_RESULT = 500  # characters of a tool's result that stays whole
+MIN_PROMPT = 1000  # characters of a prompt that may be too long
+RESULTS_TOO_LONG = "The tool results are too long for the model. Ask for less at a time."
+OWN_TOO_LONG = "The system prompt and the tools are too long for the model. Shorten them."
 
-# What providers say about a request that is too long: OpenAI, Azure, Groq, Mistral, Anthropic,
-# Bedrock, Gemini, vLLM, llama.cpp and xAI.
+# Error texts about long requests of OpenAI, Azure, Groq, Mistral, Anthropic, Bedrock, Gemini, vLLM,
+# llama.cpp and xAI.
 TOO_LONG = re.compile(
     "context_length_exceeded|maximum context length|reduce the length of the messages"
     "|exceeds? the context window|input tokens exceed the configured limit"
@@ -27,12 +27,12 @@ TOO_LONG = re.compile(
     "|exceed_context_size_error|exceeds the available context size|maximum prompt length is",
     re.IGNORECASE,
 )
-# A limit of tokens in a time, which a Strands class takes for the same.
+# Token rate limits, for which Strands raises the same exception.
 AT_LIMIT = re.compile(r"rate[ _-]?limit|\bper (sec|min|hour|day|month)", re.IGNORECASE)
-# The statuses of such a refusal. In a stream it has none, that of the stream, or one that a client
-# makes up: 500 or 502.
+# HTTP statuses of these errors. An error in a stream has none, the status of the stream, or 500 or
+# 502, which clients invent.
 STATUSES = {None, 200, 400, 413, 422, 500, 502}
-MAX_TEXT = 4000  # characters of an error that are read, at its beginning and at its end
+MAX_TEXT = 4000  # characters read at the start and the end of an error
 CUT = "… [cut: the result was {} characters long]"
 CUT_END = re.compile(re.escape(CUT).replace(r"\{\}", "([0-9]{1,12})") + "$")
 
@@ -40,22 +40,22 @@ log = logging.getLogger(__name__)
 
 
 def is_too_long(error: BaseException) -> bool:
-    """Whether a model refused a request because it is too long."""
+    """Whether a model rejected a request because of its length."""
     causes = [*causes_of(error)]
-    texts = [part for one in causes for text in _texts_of(one) for part in _ends_of(text)]
-    if any(isinstance(one, AgentError) or _status_of(one) not in STATUSES for one in causes):
+    texts = [part for cause in causes for text in _texts_of(cause) for part in _ends_of(text)]
+    if any(isinstance(it, AgentError) or _status_of(it) not in STATUSES for it in causes):
         return False
     if any(map(AT_LIMIT.search, texts)):
         return False
-    is_known = any(type(one).__name__ == "ContextWindowOverflowException" for one in causes)
+    is_known = any(type(it).__name__ == "ContextWindowOverflowException" for it in causes)
     return is_known or any(map(TOO_LONG.search, texts))
 
 
 def _status_of(error: BaseException) -> Any:
     response = getattr(error, "response", None)
-    if isinstance(response, dict):  # of an AWS client
+    if isinstance(response, dict):  # AWS clients
         return response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-    context = getattr(error, "http_context", None)  # of the AI SDK
+    context = getattr(error, "http_context", None)  # the AI SDK
     return getattr(context or error, "status_code", None)
 
 
@@ -69,19 +69,19 @@ def _ends_of(text: str) -> list[str]:
 
 
 def cut_result(text: str, size: int) -> str:
-    """Return the first characters of a tool's result, and how long it was."""
+    """Cut a tool's result to `size` characters and append its length."""
     return _cut([text], size)[0]
 
 
-def cut_texts(texts: Sequence[str], most: int) -> list[str]:
-    """Return the texts of a tool's result with at most `most` characters in all."""
-    if sum(map(len, texts)) <= most:
+def cut_texts(texts: Sequence[str], max_chars: int) -> list[str]:
+    """Cut the texts of a tool's result to `max_chars` characters in total."""
+    if sum(map(len, texts)) <= max_chars:
         return [*texts]
-    return _cut(texts, most - len(CUT.format(_length_of(texts))))
+    return _cut(texts, max_chars - len(CUT.format(_length_of(texts))))
 
 
 def _cut(texts: Sequence[str], size: int) -> list[str]:
-    """Return the first `size` characters; the last text that is left says how many there were."""
+    """Cut texts to `size` characters; append the original length to the last remaining text."""
     shorter, left, last = list[str](), size, 0
     for at, text in enumerate(texts):
         shorter.append(text[: max(left, 0)])
@@ -92,7 +92,7 @@ def _cut(texts: Sequence[str], size: int) -> list[str]:
 
 
 def _length_of(texts: Sequence[str]) -> int:
-    """Return how long texts were, of which some may have been cut earlier."""
+    """Return the original length of texts, including earlier cuts."""
     earlier = [CUT_END.search(text) for text in texts]
     return sum(
         int(found[1]) if found else len(text) for text, found in zip(texts, earlier, strict=True)
@@ -101,36 +101,36 @@ def _length_of(texts: Sequence[str]) -> int:
 
 @dataclass
 class CuttableResult:
-    """The text of a tool's result, of which `cut` keeps the first `size` characters."""
+    """A tool's result of `size` characters; `cut` shortens it."""
 
     size: int
     cut: Callable[[int], None]
 
 
 class Shortening:
-    """Makes the requests of one turn shorter when its model refuses them for their length."""
+    """Shortens a turn's requests when the model rejects their length."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self._tries = 0
         self._has_reduced = False  # the history
-        self._cut = set[int]()  # the places of the results that were cut
+        self._cut = set[int]()  # indexes of the cut results
 
     @property
     def history(self) -> list[Message]:
-        """The messages that stand before the turn, as the session holds them."""
+        """The messages before the turn."""
         return self._stage.history
 
     async def shorten(self, error: Exception, results: Sequence[CuttableResult]) -> None:
-        """Shorten the history; if none is left, the results of this turn's tools.
+        """Shorten the history; without a history, shorten the tool results of this turn.
 
-        Raises the error if it is another one. If nothing is left to shorten, raises
-        `prompt_too_long`, or `model_failed` if the prompt is not the reason.
+        Re-raises errors with other reasons. Raises `prompt_too_long` if only the prompt is left, or
+        `model_failed` if the prompt is short.
         """
         if not is_too_long(error):
             raise error
         self._tries += 1
-        # Later tries are for the results, if these take more room.
+        # Later tries shorten the results, if they are longer than the history.
         is_small = self._tries > 2 and chars_of(self.history) <= _size_of(results)
         is_last = self._tries > MAX_TRIES
         if self._stage.turns and not is_last:
@@ -144,7 +144,7 @@ class Shortening:
             reason = self._reason(results)
             kind = "model_failed" if reason else "prompt_too_long"
             raise AgentError(kind, reason, describe(error)) from error
-        await self._reduce()  # only a summary is left
+        await self._reduce()  # only a summary remains
 
     async def _reduce(self, *, drops_all: bool = False) -> None:
         before = len(self.history)
@@ -152,13 +152,13 @@ class Shortening:
         self._has_reduced = self._has_reduced or len(self.history) < before
 
     def _reason(self, results: Sequence[CuttableResult]) -> str:
-        """Return what is too long, or "" for the prompt: the rest of the request is not larger."""
+        """Return a message about the longest part of the request, or "" for the prompt."""
         if _size_of(results) > len(self._stage.turn.prompt):
             return RESULTS_TOO_LONG
         return "" if len(self._stage.turn.prompt) > MIN_PROMPT else OWN_TOO_LONG
 
     def report(self) -> None:
-        """Log what was shortened, if a request was too long."""
+        """Log the shortened parts of the requests."""
         parts = list[str]()
         if self._has_reduced:
             parts.append(f"the history was shortened to {len(self.history)} messages")
@@ -169,7 +169,7 @@ class Shortening:
 
 
 def _halve(results: Sequence[CuttableResult]) -> set[int]:
-    """Cut the largest results to half until all are half as long; return their places."""
+    """Halve the largest results until the total is halved; return their indexes."""
     goal = _size_of(results) / 2
     cut = set[int]()
     while _size_of(results) > goal:

@@ -1,4 +1,4 @@
-"""A call of a model for `check --connect`: it proves the key, the address and the model's name."""
+"""Calls a model for `check --connect`, to test the key, the address and the model's name."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from ..settings import CoreSettings
 from .advice import advise
 from .ask import ask
 
-SECONDS = 60  # a server of your own may have to load the model
+SECONDS = 60  # a local server may load the model first
 MAX_TEXT = 300  # characters of the provider's message
 # Variables whose values a provider may quote.
 SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_BEARER_TOKEN_BEDROCK")
@@ -22,25 +22,25 @@ SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_BEARER_TOKEN_BEDRO
 async def call_model(
     module: ModelModule, settings: CoreSettings, variable: str, name: str
 ) -> list[Finding]:
-    """Call the model `name` and end the call at its first text; return why it failed.
+    """Call the model `name` until its first text; return findings about a failure.
 
-    `variable` is the setting that names the model. The request is like that of a turn: one with
-    `max_tokens` would be refused by some models, and a look at the list of models proves no key.
+    `variable` is the setting with the model's name. The request resembles a turn's: some models
+    reject `max_tokens`, and a list of models does not test the key.
     """
     if settings.model == "offline" or not name:
         return []
     seconds = min(SECONDS, settings.turn_timeout_seconds)
     try:
         async with time_limit(seconds) as limit:
-            # The SDK warns that some models have no cache.
+            # Avoid the warning of the SDK about models without a cache.
             model = module.build_model(replace(settings, model=name, prompt_cache=0))
             await ask(model, "Reply with one word.", "Hello", 0)
     except Exception as error:  # noqa: BLE001 (of any client)
         if limit.expired():
-            why = f"no answer within {seconds} s: look at {module.ADDRESS} and the network"
+            why = f"no answer within {seconds} s: check {module.ADDRESS} and the network"
         else:
             why = _why(error, module, variable)
-        return [diagnostic(f"SET-{variable}", f"{variable}={name} cannot be called: {why}.")]
+        return [diagnostic(f"SET-{variable}", f"Cannot call {variable}={name}: {why}.")]
     return []
 
 

@@ -1,1 +1,1 @@
-"""Sessions: their turns, their queue and the store of this process."""
+"""Sessions: turns, queues and the in-memory store."""

@@ -1,4 +1,4 @@
-"""The turns that run in this process: their limit, and their end."""
+"""The running turns of this process: their limit and their drain."""
 
 import asyncio
 import time
@@ -12,7 +12,7 @@ Result = TypeVar("Result")
 
 
 class Turns:
-    """The turns that run or wait in this process, and the reads of bodies and sessions."""
+    """The running and queued turns of this process, and the pending reads."""
 
     def __init__(self, max_turns: int) -> None:
         self._max_turns = max_turns
@@ -22,7 +22,7 @@ class Turns:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Take the place of a turn while a body or a session is read. Raises like `start`."""
+        """Count a read of a body or a session as a turn. Raises like `start`."""
         self._check_room()
         self._reads += 1
         try:
@@ -42,13 +42,13 @@ class Turns:
             raise
         task = asyncio.create_task(work)
         self.tasks.add(task)
-        task.add_done_callback(self._forget)
+        task.add_done_callback(self._remove)
         return task
 
-    def _forget(self, task: asyncio.Task[Any]) -> None:
+    def _remove(self, task: asyncio.Task[Any]) -> None:
         self.tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # asyncio logs that of a task that nobody awaits: the turn is logged
+            task.exception()  # retrieved, or asyncio would log it again
 
     def _check_room(self) -> None:
         if self.is_draining:
@@ -57,13 +57,13 @@ class Turns:
             raise AgentError("server_busy")
 
     def since(self, status: str) -> int:
-        """Return since when the process has had this status, in Unix seconds."""
+        """Return when the status last changed, in Unix seconds."""
         if status != self._status:
             self._status, self._since = status, int(time.time())
         return self._since
 
     async def drain(self, grace_seconds: float) -> None:
-        """Refuse new turns, let running ones finish within this time, then cancel them."""
+        """Reject new turns; cancel running turns after the grace period."""
         self.is_draining = True
         while self.tasks:
             await asyncio.wait(self.tasks, timeout=grace_seconds)

@@ -1,4 +1,4 @@
-"""Where committed snapshots live: the protocol of a session store, and the one in memory."""
+"""Session stores: their protocol, and the in-memory store."""
 
 import time
 from collections.abc import AsyncIterator, Callable
@@ -12,44 +12,45 @@ from ..settings import CoreSettings
 
 @dataclass(frozen=True)
 class Stored:
-    """A snapshot as a store holds it: JSON in UTF-8, and the revision of that save.
+    """A stored snapshot: JSON in UTF-8, and the unique revision of its save.
 
-    Revisions are unique. None: the store has no revisions.
+    `revision` is None in a store without revisions. `snapshot == b""` means the session existed but
+    the store has lost it.
     """
 
     revision: str | None
     snapshot: bytes
-    is_rolled_back: bool = False  # older than a state that this process has seen
+    is_rolled_back: bool = False  # older than a snapshot that this process has loaded
 
 
 class SessionStore(Protocol):
-    """Where committed snapshots live. Each method raises AgentError when the store fails."""
+    """A store of committed snapshots. Methods raise AgentError when the store fails."""
 
     max_bytes: int  # of a snapshot
-    description: str  # where the sessions are, such as "in this process"
-    retention_notice: str  # whether the turns are kept, for those who leave `chat`
+    description: str  # the location, such as "in this process"
+    retention_notice: str  # whether turns are saved; `chat` prints it last
 
     async def load(self, session_id: str) -> Stored | None:
-        """Return what was saved last, or None. An empty snapshot: it was here, and has vanished."""
+        """Return the latest save, or None for an unknown session."""
 
     async def save(
         self, session_id: str, snapshot: bytes, expected: str | None, saved: Callable[[], None]
     ) -> None:
-        """Save if the stored revision is `expected` (None: nothing is stored), then call `saved`.
+        """Save if the stored revision is `expected` (None: no snapshot), then call `saved`.
 
-        Otherwise raise and change nothing. A cancel cannot interrupt it. If the reply of the store
-        was lost, it raises, and a later `load` that finds the snapshot calls `saved`.
+        Otherwise raise and change nothing. Cancellation does not interrupt a save. If the store's
+        reply is lost, `save` raises, and the `load` that finds the snapshot calls `saved`.
         """
 
     async def end(self, session_id: str) -> None:
-        """Delete the session, known or not."""
+        """Delete a session; ignore an unknown id."""
 
     def snapshots(self) -> AsyncIterator[tuple[str, bytes]]:
-        """Yield the ids and snapshots of all sessions that can be read; this uses none of them."""
+        """Yield ids and snapshots of all readable sessions; does not restart idle times."""
 
 
 class SnapshotCache(TTLCache[str, Stored]):
-    """Snapshots in memory, limited in number and in bytes; drops the least recently used first."""
+    """A cache of snapshots that drops the least recently used above its limits."""
 
     def __init__(self, settings: CoreSettings, timer: Callable[[], float] = time.monotonic) -> None:
         self._capacity = settings.session_capacity
@@ -64,13 +65,13 @@ class SnapshotCache(TTLCache[str, Stored]):
 
 
 class InProcess:
-    """A SessionStore in memory; the least recently used session is forgotten first.
+    """A SessionStore in memory that drops the least recently used session first.
 
-    It has no revisions: the queue of a session lets one turn at a time change it.
+    It needs no revisions, because a session's queue runs its turns in sequence.
     """
 
     description = "in this process"
-    retention_notice = "Its turns were not kept: sessions live in this process."
+    retention_notice = "Its turns were not saved: sessions live in this process."
 
     def __init__(self, settings: CoreSettings, timer: Callable[[], float] = time.monotonic) -> None:
         self.max_bytes, self._entries = settings.max_snapshot_bytes, SnapshotCache(settings, timer)
@@ -95,12 +96,12 @@ class InProcess:
             yield session_id, stored.snapshot
 
     def dump(self) -> dict[str, str]:
-        """Return the snapshots by session, the least recently used first."""
-        with self._entries.timer:  # none expires meanwhile
+        """Return the snapshots by session id, the least recently used first."""
+        with self._entries.timer:  # pauses expiry
             return {id: stored.snapshot.decode() for id, stored in self._entries.items()}
 
     def restore(self, snapshots: dict[str, str]) -> None:
-        """Add what `dump` returned in another process; this restarts the idle times."""
+        """Add another process's `dump`; this restarts the idle times."""
         for session_id, text in snapshots.items():
-            if len(snapshot := text.encode()) <= self.max_bytes:  # which may be another by now
+            if len(snapshot := text.encode()) <= self.max_bytes:  # the limit may have changed
                 self._entries.put(session_id, Stored(None, snapshot))

@@ -1,4 +1,4 @@
-"""Sessions: one first-in-first-out queue each, and the only way to replace a snapshot."""
+"""Sessions: a first-in-first-out queue for each, and the commit of turns."""
 
 import asyncio
 import json
@@ -27,18 +27,18 @@ from ..contract import (
 from ..settings import CoreSettings
 from .session_store import SessionStore, Stored
 
-Data = dict[str, Any]  # in the form of a framework
-Message = dict[str, Any]  # likewise
+Data = dict[str, Any]  # in the framework's format
+Message = dict[str, Any]  # in the framework's format
 
 Snapshot = dict[str, Any]
 """A committed session: {"scope", "schema_version", "created_at", "data", "app_data"}.
 
-`data` is the framework's; `app_data` is the LastTurn.
+The framework writes `data`; `app_data` is the LastTurn.
 """
 
 
 class TurnStart(TypedDict):
-    """Where a turn begins, and what else the framework kept before it, if the turn changed that."""
+    """The start of a turn; `other` is the earlier data, if more than the messages changed."""
 
     at: int  # the index of its first message
     key: str | None
@@ -46,26 +46,26 @@ class TurnStart(TypedDict):
 
 
 class Fork(TypedDict):
-    """The request that made a session as a copy of another one."""
+    """The request that created a session as a copy."""
 
-    key: str  # of the request, or unique
-    turn: int  # the last one that was copied
+    key: str  # the request's key, or a unique text
+    turn: int  # the last copied turn
 
 
 class LastTurn(Marks):
-    """What a session keeps of its last turn, besides the messages."""
+    """The record of a session's last turn, besides the messages."""
 
     actor: str | None
     turn: int
     key: str | None
     reply: str
-    turns: list[TurnStart]  # those whose messages the session holds
+    turns: list[TurnStart]  # the turns whose messages are in the session
     fork: NotRequired[Fork]
 
 
 @dataclass(frozen=True)
 class SessionInfo:
-    """A session of an actor: its id, the number of its last turn, and the time of that save."""
+    """An actor's session; `turns` is the number of its last turn, `saved_at` its time."""
 
     session_id: str
     turns: int
@@ -74,28 +74,28 @@ class SessionInfo:
 
 @dataclass(frozen=True)
 class SessionTurn:
-    """A turn that a session holds."""
+    """A turn in a session."""
 
     number: int
     prompt: str
     reply: str
 
 
-BINARY = {"bytes", "data", "image"}  # where messages hold the bytes of files, which are no text
+BINARY = {"bytes", "data", "image"}  # fields with the bytes of files
 
 Loaded = tuple[Stored | None, Snapshot | None]
 
 
 class PlacedRequest(TurnRequest):
-    """A request that finds its place in the session itself."""
+    """A request with its own place in the session."""
 
     def place(self, session: "Session", turn: Turn) -> int:
-        """Return how many of the turns that the session holds stay before the turn."""
+        """Return the number of turns in the session that precede the new turn."""
         raise NotImplementedError
 
 
 class WaitingTurn(Protocol):
-    """A turn that waits for an approval."""
+    """A turn with pending approvals."""
 
     turn: int
     prompt_key: str | None
@@ -104,39 +104,39 @@ class WaitingTurn(Protocol):
 
     @property
     def tool_calls(self) -> Sequence[ToolCall]:
-        """The calls that wait, by the ids of their approvals."""
+        """The waiting calls, with the ids of their approvals."""
 
 
 class SessionHooks:
-    """How a capability takes part in sessions; a method you do not override does nothing.
+    """The methods of a capability for sessions; they do nothing unless you override them.
 
-    The first capability that returns a value decides.
+    The first capability that returns a value wins.
     """
 
     async def begin_turn(self, session: "Session", turn: Turn) -> "Stage | TurnResult | None":
-        """Begin a turn in your own way, or answer it without a model."""
+        """Begin a turn in a custom way, or answer it without a model."""
 
     async def hold_turn(self, stage: "Stage", snapshot: Snapshot) -> TurnResult | None:
-        """Keep a turn whose tool calls wait for an approval."""
+        """Store a turn that waits for approvals."""
 
     def find_waiting(self, session: "Session") -> WaitingTurn | None:
-        """Return the turn of a session that waits for an approval."""
+        """Return the waiting turn of a session."""
 
     async def replace_dropped(
         self, turn: Turn, dropped: list[Message], at: int, last: int
     ) -> list[Message] | None:
-        """Return messages for the front of a history, in place of the dropped ones.
+        """Return replacements for dropped messages, to stand first in the history.
 
-        `at` is where the turns of the dropped messages begin, behind the front of an earlier call;
-        `last` is the number of the last of these turns.
+        `at` is the index of the first dropped turn, after the replacements of an earlier call;
+        `last` is the number of the last dropped turn.
         """
 
     def session_ended(self, session_id: str) -> None:
-        """Use that a session was deleted. Not async; all capabilities are called."""
+        """Handle the end of a session. Not async; every capability is called."""
 
 
 class Session:
-    """A committed session, as it was loaded, and the only way to replace it."""
+    """A loaded session; only its `save` replaces the committed snapshot."""
 
     def __init__(self, sessions: "Sessions", id: str, actor: str | None, loaded: Loaded) -> None:
         self.id = id
@@ -154,24 +154,25 @@ class Session:
 
     @property
     def is_new(self) -> bool:
-        """Whether the store has never had the session."""
+        """Whether the session has never been stored."""
         return self._stored is None
 
     @property
     def is_rolled_back(self) -> bool:
-        """Whether the store has lost turns that this process has seen."""
+        """Whether the store has lost turns that this process has loaded."""
         return self._stored is not None and self._stored.is_rolled_back
 
     @property
     def waiting(self) -> WaitingTurn | None:
-        """The turn that waits for an approval."""
+        """The turn with pending approvals."""
         found = (hooks.find_waiting(self) for hooks in self.sessions.hooks)
         return next(filter(None, found), None)
 
     async def begin(self, turn: Turn) -> "Stage | TurnResult":
         """Return the stage of a turn, or the result of an earlier turn with the same key.
 
-        Raises AgentError: `invalid_request` if there is no turn to replace, `session_too_large`.
+        Raises AgentError: `invalid_request` if the turn to replace does not exist,
+        `session_too_large`.
         """
         for hooks in self.sessions.hooks:
             if begun := await hooks.begin_turn(self, turn):
@@ -179,7 +180,7 @@ class Session:
         return self.find_repeated(turn) or await self.stage(turn)
 
     async def stage(self, turn: Turn, end: int | None = None) -> "Stage":
-        """Number a turn, and return its stage: the turns before `end`, limited in length."""
+        """Number a turn and return its stage on top of the turns before `end`."""
         if end is None:
             end = self._find_place(turn)
         stage = Stage(self, turn, end)
@@ -197,10 +198,10 @@ class Session:
         return len(self.turns) if request.replaces is None else self.find(request.replaces)
 
     def find_repeated(self, turn: Turn) -> TurnResult | None:
-        """Return the result of the turn that this one repeats, by its key.
+        """Return the result of the earlier turn with the same key, or None.
 
-        Turns that a fork copied do not count. A turn that replaces another one can repeat only the
-        last, or the one that stands in that place by now.
+        Copied turns of a fork do not count. A turn with `replaces` can repeat only the last turn or
+        the turn of that number.
         """
         if not self.last or turn.key is None:
             return None
@@ -221,24 +222,25 @@ class Session:
         return None
 
     def find(self, number: int) -> int:
-        """Return the index of a turn, given its number (0: the last). Raises `invalid_request`."""
+        """Return the index of a turn number (0: the last turn). Raises `invalid_request`."""
         first = self.number - len(self.turns) + 1
         number = number or self.number
         if not self.turns or not first <= number <= self.number:
-            held = f"No turn {number}: the session holds turns {first} to {self.number}."
-            what = held if self.turns else "The session holds no turns."
-            raise AgentError("invalid_request", what)
+            message = f"No turn {number}: the session holds turns {first} to {self.number}."
+            if not self.turns:
+                message = "The session holds no turns."
+            raise AgentError("invalid_request", message)
         return number - first
 
     def check_size(self, size: int) -> None:
-        """Raise `session_too_large` if a snapshot of so many bytes is."""
+        """Raise `session_too_large` if a snapshot of `size` bytes exceeds the limit."""
         if size > self.sessions.store.max_bytes:
             raise AgentError("session_too_large", detail=f"{size} bytes")
 
     async def save(
         self, snapshot: Snapshot, last: LastTurn, saved: Callable[[], None] = lambda: None
     ) -> None:
-        """Save, and call `saved`; if it is too large, without its oldest turns."""
+        """Save without the oldest turns that exceed the limit, and call `saved`."""
         serialized = serialize(snapshot | {"app_data": last})
         excess = len(serialized) - self.sessions.store.max_bytes
         if excess > 0:
@@ -250,7 +252,7 @@ class Session:
         await self.sessions.store.save(self.id, serialized, expected, saved)
 
     async def claim(self, snapshot: Snapshot, last: LastTurn) -> Snapshot | None:
-        """Save, and return the stored session: the commit of a turn must find that."""
+        """Save, and return the stored session, which the commit of a turn expects."""
         await self.save(snapshot, last)
         claimed = await self.sessions.store.load(self.id)
         if not claimed or not claimed.snapshot:
@@ -260,7 +262,7 @@ class Session:
         return stored
 
     async def take_back(self) -> int:
-        """Delete the last turn, and return its number. Raises AgentError if there is none."""
+        """Delete the last turn and return its number. Raises AgentError without turns."""
         earlier = Excerpt(self, self.find(0))
         if earlier.number:
             await self.save(earlier.snapshot(), earlier.last_turn())
@@ -269,7 +271,7 @@ class Session:
         return self.number
 
     async def end(self) -> None:
-        """Delete the session, if it was found."""
+        """Delete the session if it is stored."""
         if self._stored:
             await self.sessions.store.end(self.id)
         for hooks in self.sessions.hooks:
@@ -277,7 +279,7 @@ class Session:
 
 
 class Excerpt:
-    """The first turns of a session, without those from the index `end` on."""
+    """The turns of a session before the index `end`."""
 
     def __init__(self, session: Session, end: int) -> None:
         self.session = session
@@ -295,7 +297,7 @@ class Excerpt:
 
     @property
     def data(self) -> Data:
-        """What the framework keeps."""
+        """The framework's data."""
         return {**self.other, "messages": self.history}
 
     def snapshot(self) -> Snapshot:
@@ -320,8 +322,8 @@ class Stage(Excerpt):
         self.turn = turn
         self.key = turn.key  # of the prompt
         self.marks = Marks()  # of the commit
-        # Of a turn that goes on after a wait: its messages, what else the framework kept, and the
-        # answers of a person, in the framework's form.
+        # For a resumed turn: its messages, the framework's other data, and the approvals in the
+        # framework's format.
         self.resumed: list[Message] = []
         self.resumed_other: Data | None = None
         self.answers: Any = None
@@ -334,31 +336,31 @@ class Stage(Excerpt):
 
     @property
     def data(self) -> Data:
-        """What the framework keeps, and the messages of the turn that goes on."""
+        """The framework's data, with the messages of a resumed turn."""
         other = self.other if self.resumed_other is None else self.resumed_other
         return {**other, "messages": [*self.history, *self.resumed]}
 
     async def limit(self) -> None:
-        """Cut a history of too many messages or characters to half."""
+        """Cut a history above the limits to half of them."""
         settings = self.session.sessions.settings
         before = _chars_before(self.history)
-        # Half the limit leaves room for later turns, whose requests begin alike: caches hold.
-        least = least_chars = 0
+        # Half the limit leaves room for later turns, so that requests share a cached prefix.
+        first = first_chars = 0
         if self.at > settings.history_messages:
-            least = self.at - settings.history_messages // 2
+            first = self.at - settings.history_messages // 2
         if before[-1] > settings.history_chars:
-            least_chars = before[-1] - settings.history_chars // 2
-        if least or least_chars:
+            first_chars = before[-1] - settings.history_chars // 2
+        if first or first_chars:
             starts = [turn["at"] for turn in self.turns] or [0]
             end = starts[-1]
-            # A single turn that is too large stays: each of its kind would need a summary.
+            # A single large turn stays: otherwise every large turn would need a summary.
             if self.session.sessions.replaces_dropped and len(starts) > 1:
                 end = self.at
-            fits = (at for at in starts if at >= least and before[at] >= least_chars)
+            fits = (at for at in starts if at >= first and before[at] >= first_chars)
             await self.shorten(next(fits, end))
 
     async def shorten(self, end: int) -> None:
-        """Drop the messages in front of this index, where a turn begins or the history ends."""
+        """Drop the messages before `end`: the start of a turn, or the end of the history."""
         dropped = self.history[:end]
         at = self.turns[0]["at"] if self.turns else self.at
         self.turns = _moved(self.turns, end, 0)
@@ -372,9 +374,9 @@ class Stage(Excerpt):
                 return
 
     async def reduce(self, *, drops_all: bool = False) -> None:
-        """Remove the older half (by size) or all of the history in front of the running turn.
+        """Remove the older half (by size) or all of the history before the running turn.
 
-        The session in the store changes with the commit of the turn.
+        The stored session changes when the turn commits.
         """
         later = [start["at"] for start in self.turns[1:]]
         if not self.turns:
@@ -387,10 +389,10 @@ class Stage(Excerpt):
             await self.shorten(next((at for at in later if before[at] >= half), later[-1]))
 
     async def commit(self, snapshot: Snapshot, saved: Callable[[], None]) -> TurnResult:
-        """Save the snapshot that the turn leaves, call `saved`, and return the result.
+        """Save the snapshot of the turn, call `saved`, and return the result.
 
-        `saved` is a callback because a save whose acknowledgement was lost is found by a later
-        load, in another turn. Raises AgentError.
+        `saved` is a callback because the load of another turn can find a save with a lost reply.
+        Raises AgentError.
         """
         turn, session = self.turn, self.session
         if turn.waiting:
@@ -398,7 +400,7 @@ class Stage(Excerpt):
         start = TurnStart(at=self.at, key=self.key)
         if self.other != without_messages(snapshot["data"]):
             start["other"] = self.other
-        if not session.is_new and not session.last:  # the turns before it have vanished
+        if not session.is_new and not session.last:  # the store has lost the session
             self.marks["restarted"] = True
         if session.is_rolled_back:
             self.marks["rolled_back"] = True
@@ -413,9 +415,9 @@ class Stage(Excerpt):
             if result := await hooks.hold_turn(self, snapshot):
                 return result
         name = self.turn.waiting[0].name
-        what = f"The tool {name} asks for an approval, which nobody can give here"
+        what = f"The tool {name} needs an approval, but approvals are not enabled"
         detail = f"tool {name} asks for approval"
-        raise AgentError("reply_incomplete", f"{what}; this turn was not kept.", detail)
+        raise AgentError("reply_incomplete", f"{what}; this turn was not saved.", detail)
 
 
 class Sessions:
@@ -428,22 +430,22 @@ class Sessions:
         self.store = store
         self.hooks = hooks
         self._locks: dict[str, asyncio.Lock] = {}
-        self._loads: dict[str, asyncio.Task[Loaded]] = {}  # the latest of each
-        self._turns: Counter[str] = Counter()  # running or waiting
+        self._loads: dict[str, asyncio.Task[Loaded]] = {}  # the latest load of each session
+        self._turns: Counter[str] = Counter()  # running or queued
 
     @property
     def replaces_dropped(self) -> bool:
-        """Whether a capability may put messages in place of dropped ones."""
+        """Whether a capability may replace dropped messages."""
         default = SessionHooks.replace_dropped
         return any(type(hooks).replace_dropped is not default for hooks in self.hooks)
 
     @asynccontextmanager
     async def open(self, session_id: str, actor: str | None) -> AsyncIterator[Session]:
-        """Wait for the turns before this one, then load what is committed.
+        """Wait for earlier turns, then load the committed session.
 
         Raises AgentError: `invalid_session_id`; `session_forbidden` if another actor owns the
-        session, checked before and after the wait (all callers without an actor are one actor);
-        `session_busy` at once if too many wait; and the errors of the store.
+        session, before and after the wait (callers without an actor count as the same actor);
+        `session_busy`, without waiting, if the queue is full; and the errors of the store.
         """
         if not re.fullmatch(SESSION_ID, session_id):
             raise AgentError("invalid_session_id")
@@ -466,9 +468,9 @@ class Sessions:
                 self._loads.pop(session_id, None)
 
     async def fork(self, change: Change) -> None:
-        """Copy the first turns of a session to a new one.
+        """Copy the first turns of a session to a new session.
 
-        Raises `session_conflict` if it exists, unless a request with the same key has made it.
+        Raises `session_conflict` if that exists, unless a request with the same key created it.
         """
         to, actor, key = change.fork, change.actor, change.key
         if key:
@@ -478,18 +480,19 @@ class Sessions:
         async with self.open(change.session_id, actor) as session:
             copied = Excerpt(session, session.find(change.turns) + 1)
         last = copied.last_turn()
-        # Without a unique key, the same copy by another process looks like this one.
+        # Without a unique key, the same copy by another process would look like ours.
         last["fork"] = Fork(key=key or uuid4().hex, turn=change.turns)
         async with self.open(to, actor) as copy:
-            if key and copy.fork and copy.fork["key"] == key:  # made while this request waited
+            if key and copy.fork and copy.fork["key"] == key:  # created during the wait
                 return
             if copy.last:
-                raise AgentError("session_conflict", f"The session {to} exists already.")
+                message = f"The session {to} exists already: choose another id."
+                raise AgentError("session_conflict", message)
             await copy.save(copied.snapshot(), last)
 
     async def read(self, session_id: str, actor: str | None) -> Session:
-        """Return the session to read; usually without a wait. Raises like `open`."""
-        if load := self._loads.get(session_id):  # what the running turn began with
+        """Return a session to read, without waiting for a running turn. Raises like `open`."""
+        if load := self._loads.get(session_id):  # the snapshot before the running turn
             await asyncio.wait({load})
             if not load.cancelled():
                 return Session(self, session_id, actor, load.result())
@@ -499,8 +502,7 @@ class Sessions:
     async def list(self, actor: str | None) -> Sequence[SessionInfo]:
         """Return the sessions of an actor, forks included, the last saved first.
 
-        This reads all sessions of the store. Raises AgentError: `actor_required`,
-        `store_unavailable`.
+        Reads the whole store. Raises AgentError: `actor_required`, `store_unavailable`.
         """
         if actor is None:
             raise AgentError("actor_required")
@@ -513,7 +515,7 @@ class Sessions:
         return sorted(found, key=lambda session: session.saved_at, reverse=True)
 
     async def turns(self, session_id: str, actor: str | None) -> Sequence[SessionTurn]:
-        """Return the turns that a session holds, in order. Raises like `open`."""
+        """Return the turns in a session, in order. Raises like `open`."""
         session = await self.read(session_id, actor)
         messages = session.data["messages"]
         first = session.number - len(session.turns) + 1
@@ -524,7 +526,7 @@ class Sessions:
         ]
 
     async def end(self, session_id: str, actor: str | None) -> None:
-        """Delete a session, without `before_change` of capabilities. Raises like `open`."""
+        """Delete a session. Does not call capabilities' `before_change`. Raises like `open`."""
         async with self.open(session_id, actor) as session:
             await session.end()
 
@@ -534,8 +536,8 @@ class Sessions:
 
 
 def serialize(value: object) -> bytes:
-    """Return JSON in UTF-8. Bytes become URL-safe base64, NaN null, others what pydantic makes."""
-    import pydantic_core  # takes 10 ms, and `--help` does not need it
+    """Return JSON in UTF-8: bytes as URL-safe base64, NaN as null, other types as pydantic does."""
+    import pydantic_core  # takes 10 ms that `--help` does not need
 
     try:
         return pydantic_core.to_json(value, bytes_mode="base64", inf_nan_mode="null")
@@ -545,31 +547,31 @@ def serialize(value: object) -> bytes:
 
 
 def find_turns(data: Data) -> list[TurnStart]:
-    """Return the turns of a session that was stored without `turns`."""
+    """Return the turns of a session that an older version stored without `turns`."""
     are_prompts = [m["role"] == "user" and text_of(m) != "" for m in data["messages"]]
     return [TurnStart(at=at, key=None) for at, is_prompt in enumerate(are_prompts) if is_prompt]
 
 
 def text_of(message: Message) -> str:
-    """Return the text of a message, in the form of either framework."""
+    """Return the text of a message, in either framework's format."""
     parts = message.get("content") or message.get("parts") or []
     return "".join(part.get("text", "") for part in parts)
 
 
 def _reply_of(messages: list[Message]) -> str:
-    """Return the text of the replies among messages, in the form of either framework."""
+    """Return the text of the assistant's messages, in either framework's format."""
     replies = (message for message in messages if message["role"] == "assistant")
     parts = (part for reply in replies for part in reply.get("content") or reply.get("parts") or [])
     return "".join(part.get("text", "") for part in parts if part.get("kind", "text") == "text")
 
 
 def without_messages(data: Data) -> Data:
-    """Return what else a framework keeps."""
+    """Return the framework's data without messages."""
     return {name: value for name, value in data.items() if name != "messages"}
 
 
 def chars_of(value: object) -> int:
-    """Return the number of characters of all texts in messages."""
+    """Return the number of characters in all texts of a value."""
     if isinstance(value, str):
         return len(value)
     if isinstance(value, list):
@@ -580,12 +582,12 @@ def chars_of(value: object) -> int:
 
 
 def _chars_before(messages: list[Message]) -> list[int]:
-    """Return the number of characters in front of each message, and that of all."""
+    """Return the number of characters before each message, and the total."""
     return [0, *accumulate(map(chars_of, messages))]
 
 
 def marks_of(last: LastTurn) -> Marks:
-    """Return what callers learn about the turns before the last one."""
+    """Return the marks of a stored turn."""
     names = Marks.__annotations__
     return cast(Marks, {name: True for name in names if last.get(name)})
 
@@ -593,7 +595,7 @@ def marks_of(last: LastTurn) -> Marks:
 def _drop_excess(data: Data, turns: list[TurnStart], excess: int) -> list[TurnStart]:
     """Drop the oldest turns of `data` until `excess` bytes are gone; return the other turns.
 
-    What stands in front of the turns, such as a summary, is kept if it fits.
+    Messages before the turns, such as a summary, stay if they fit.
     """
     messages = data["messages"]
     ends = [0, *accumulate(len(serialize(message)) for message in messages)]
@@ -608,5 +610,5 @@ def _drop_excess(data: Data, turns: list[TurnStart], excess: int) -> list[TurnSt
 
 
 def _moved(turns: list[TurnStart], start: int, to: int) -> list[TurnStart]:
-    """Return the turns from the index `start` on, as if that were at the index `to`."""
+    """Return the turns from the index `start` on, moved to the index `to`."""
     return [{**turn, "at": turn["at"] - start + to} for turn in turns if turn["at"] >= start]

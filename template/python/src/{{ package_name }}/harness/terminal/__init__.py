@@ -1,1 +1,1 @@
-"""The conversation in a terminal."""
+"""The command `chat`: a conversation in a terminal or a pipe."""

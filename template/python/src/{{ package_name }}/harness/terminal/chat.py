@@ -1,4 +1,4 @@
-"""The conversation in a terminal, or from a pipe."""
+"""The command `chat`."""
 
 import asyncio
 import os
@@ -17,12 +17,12 @@ from .screen import Screen
 @click.command()
 @click.argument("question", required=False)
 @click.option("--session", default=lambda: str(uuid4()), help="Continue this session.")
-@click.option("--actor", help="Speak as this actor.")
+@click.option("--actor", help="Chat as this actor.")
 @click.pass_obj
 def chat(app: AgentApp, question: str | None, session: str, actor: str | None) -> None:
-    """Talk to the agent in this terminal, or from a pipe, one prompt per line.
+    """Chat with the agent in a terminal or a pipe, one prompt per line.
 
-    With a QUESTION: print the reply, and exit.
+    With a QUESTION, print only the reply and exit.
     """
     if not re.fullmatch(contract.SESSION_ID, session):
         raise click.BadParameter(contract.ERRORS["invalid_session_id"][1])
@@ -32,23 +32,23 @@ def chat(app: AgentApp, question: str | None, session: str, actor: str | None) -
     screen = open_screen(settings.project_name, is_once=question is not None)
     model = "offline model" if settings.model == "offline" else settings.model
     screen.welcome(f"{settings.project_name}, {model}")
-    # A framework takes seconds to load: the first line is shown before.
+    # Frameworks take seconds to load, so import them after the first line.
     from ..runtime import start_runtime
     from .conversation import Conversation
 
     runtime = start_runtime(app, settings, findings, logs_turns=False)
     if runtime.actor_required and actor is None:
         actor = "local-user"
-        click.echo(f"You are {actor}; choose another with `--actor ID`.")
+        click.echo(f"You are {actor}. Use `--actor ID` for another actor.")
     with asyncio.Runner() as runner:
         survive_late_errors(runner.get_loop())
         runner.run(runtime.open())
         conversation = Conversation(runner, runtime, screen, session, actor)
         if question is None:
             while not conversation.is_over and (line := conversation.read()) is not None:
-                conversation.hear(line)
+                conversation.handle(line)
         else:
-            conversation.hear(question)
+            conversation.handle(question)
         run_to_end(runner, runtime.turns.drain(settings.shutdown_grace_seconds))
         run_to_end(runner, runtime.close())
         if question is None:
@@ -57,15 +57,15 @@ def chat(app: AgentApp, question: str | None, session: str, actor: str | None) -
         code = int(screen.is_piped and conversation.failures > 0)
         if screen.is_live or screen.is_reading:
             sys.stdout.flush()
-            os._exit(code)  # a thread that hangs in a tool or reads would keep the process alive
+            os._exit(code)  # a hanging or reading thread would keep the process alive
     sys.exit(code)
 
 
 def open_screen(project_name: str, is_once: bool) -> Screen:
-    """Return what this terminal or pipe can show."""
+    """Return the screen for this terminal or pipe."""
     is_seen = sys.stdout.isatty() and os.getenv("TERM") != "dumb"
     if is_seen and (is_once or sys.stdin.isatty()):
-        from .terminal import Terminal  # its libraries take 0.1 s to load
+        from .terminal import Terminal  # importing its libraries takes 0.1 s
 
         return Terminal(project_name, is_once)
     return Screen(is_once)

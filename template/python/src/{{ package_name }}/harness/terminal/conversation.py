@@ -1,4 +1,4 @@
-"""A conversation: prompts become turns, and commands act on the session."""
+"""A conversation of `chat`: runs prompts as turns, and commands."""
 
 import asyncio
 import re
@@ -19,13 +19,13 @@ from .screen import HELP, Screen, shorten
 
 
 class Conversation:
-    """A session that a person talks to."""
+    """A user's conversation with the agent."""
 
     def __init__(
         self, runner: asyncio.Runner, runtime: Runtime, screen: Screen, id: str, actor: str | None
     ) -> None:
         self.session_id = id
-        self.turns = 0  # completed in this session
+        self.turns = 0  # completed turns of this session
         self.failures = 0
         self.is_over = False
         self._actor = actor
@@ -34,24 +34,24 @@ class Conversation:
         self._screen = screen
 
     def read(self, question: str = "") -> str | None:
-        """Return what the person types; meanwhile the tasks of capabilities run."""
+        """Return the user's next line; capabilities' tasks run meanwhile."""
         line: str | None = run_to_end(self._runner, self._screen.read(question))
         return line
 
-    def hear(self, line: str) -> None:
-        """Run a command, or a turn with this prompt."""
+    def handle(self, line: str) -> None:
+        """Run a command, or a turn with this prompt; print errors."""
         try:
-            self._hear(line, line.strip())
+            self._handle(line, line.strip())
         except Exception as error:  # noqa: BLE001 (the conversation goes on)
             self.failures += 1
             self._screen.end_line()
             failure = as_agent_error(error)
             click.echo(f"{failure} {explain(failure, self._runtime.modules.model)}", nl=False)
-        except KeyboardInterrupt:  # the second one in a turn
+        except KeyboardInterrupt:  # a second Ctrl-C in a turn
             self._screen.end_line()
             self.is_over = True
 
-    def _hear(self, line: str, word: str) -> None:
+    def _handle(self, line: str, word: str) -> None:
         match word:
             case "/quit" | "exit" | "quit" if not self._screen.is_once:
                 self.is_over = True
@@ -66,10 +66,10 @@ class Conversation:
                 click.echo(f"This is session {self.session_id}.")
             case "/retry":
                 request = TurnRequest(self.session_id, "", actor=self._actor, replaces=0)
-                self._take(request)
+                self._run_turns(request)
             case "/undo":
-                number = run_to_end(self._runner, self._take_back())
-                click.echo(f"Turn {number} was deleted.")
+                number = run_to_end(self._runner, self._delete_last_turn())
+                click.echo(f"Deleted turn {number}.")
             case "/history":
                 self._print(run_to_end(self._runner, self._read_messages()))
             case "/model":
@@ -78,25 +78,25 @@ class Conversation:
             case "/tools":
                 tools = describe_tools(self._runtime.tools())
                 self._print([f"{name}: {text.strip()}".split("\n")[0] for name, text in tools])
-            case _ if re.match(r"/\w*(\s|$)", word):  # a path has another slash
+            case _ if re.match(r"/\w*(\s|$)", word):  # not a path
                 self.failures += 1
-                click.echo("No such command: /help lists them.")
+                click.echo("Unknown command. Type /help for a list.")
             case _ if word or self._screen.is_once:
-                self._take(TurnRequest(self.session_id, line, actor=self._actor))
+                self._run_turns(TurnRequest(self.session_id, line, actor=self._actor))
 
-    def _take(self, request: TurnRequest) -> None:
-        """Run a turn, and the turns that go on with answers of the person."""
+    def _run_turns(self, request: TurnRequest) -> None:
+        """Run a turn and its continuations after approvals."""
         turns = list[Turn]()
-        seconds = 0.0  # without those in which the person reads
+        seconds = 0.0  # without the user's time
         next_request: TurnRequest | None = request
         while next_request:
             turns.append(Turn(next_request, self._screen.show))
             began = time.monotonic()
-            result = run_to_end(self._runner, self._screen.follow(self._answer(turns[-1])))
+            result = run_to_end(self._runner, self._screen.follow(self._run(turns[-1])))
             seconds += time.monotonic() - began
             if result is None:
                 break
-            next_request = self._runtime.ask(result, next_request, self.read)
+            next_request = self._runtime.ask_approval(result, next_request, self.read)
         if result:
             self.turns += 1
             self._screen.end_reply(describe_cost(turns, seconds))
@@ -105,12 +105,12 @@ class Conversation:
             self.is_over = True
         else:
             self._screen.end_line()
-            click.echo("Interrupted: nothing of this turn was kept.")
+            click.echo("Interrupted: this turn was not saved.")
 
-    async def _answer(self, turn: Turn) -> TurnResult:
+    async def _run(self, turn: Turn) -> TurnResult:
         return await self._runtime.start(turn)
 
-    async def _take_back(self) -> int:
+    async def _delete_last_turn(self) -> int:
         async with self._runtime.sessions.open(self.session_id, self._actor) as session:
             return int(await session.take_back())
 
@@ -125,10 +125,10 @@ class Conversation:
 
 
 def describe_cost(turns: list[Turn], seconds: float) -> str:
-    """Return the tokens and the time of the turns of a reply, and their details."""
+    """Return tokens, time and details of a reply's turns."""
     usage = sum((turn.usage for turn in turns), Usage())
     facts = [f"{seconds:.1f} s", *(turn.detail for turn in turns if turn.detail)]
     if usage.input_tokens or usage.output_tokens:
-        of_cache = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
-        facts.insert(0, f"{usage.input_tokens:,} tokens in{of_cache}, {usage.output_tokens:,} out")
+        cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
+        facts.insert(0, f"{usage.input_tokens:,} tokens in{cached}, {usage.output_tokens:,} out")
     return ", ".join(facts)

@@ -1,4 +1,4 @@
-"""The line editor of `chat`, with the prompts of earlier conversations."""
+"""The line editor of `chat` and its history."""
 
 import os
 import re
@@ -18,36 +18,36 @@ from .screen import HELP
 MAX_BYTES = 1 << 20  # of the history
 KEYS = KeyBindings()
 
-# Only menus need the position of the cursor, and not each terminal answers where that is.
+# Only menus need the cursor position, and some terminals do not report it.
 os.environ["PROMPT_TOOLKIT_NO_CPR"] = "1"
 
 
 @KEYS.add("escape", "enter")
 def begin_line(event: KeyPressEvent) -> None:
-    """Begin a new line of the prompt."""
+    """Insert a line break into the prompt."""
     event.current_buffer.newline()
 
 
 class History(FileHistory):
-    """The prompts of this user, also those of earlier conversations."""
+    """The user's prompts of this and earlier conversations."""
 
     def append_string(self, string: str) -> None:
         if string.strip():
             super().append_string(string)
 
     def store_string(self, string: str) -> None:
-        """Write a prompt; one of several lines, such as a pasted file, is only recalled."""
+        """Write a prompt, unless it has several lines, as pasted files do."""
         if "\n" not in string:
             with suppress(OSError):  # such as a full disk
                 super().store_string(string)
 
 
 def open_history(project_name: str) -> History:
-    """Return the history, of which the last part is kept; it stays empty where no file can be."""
+    """Return the history, cut to its end; without a writable file it stays empty."""
     state = os.getenv("XDG_STATE_HOME", "")
     home = state if os.path.isabs(state) else os.path.expanduser("~/.local/state")
     path = Path(home, project_name, "chat_history")
-    if not path.is_absolute():  # this user has no home
+    if not path.is_absolute():  # the user has no home
         return History(os.devnull)
     try:
         path.parent.mkdir(0o700, parents=True, exist_ok=True)
@@ -74,11 +74,11 @@ def make_editor(project_name: str) -> PromptSession[str]:
 async def read_line(
     message: AnyFormattedText, editor: PromptSession[str] | None = None
 ) -> str | None:
-    """Return a line, or the lines of a paste; None is the end of the conversation."""
+    """Return a line or a paste; None means the end of the conversation."""
     editor = editor or PromptSession()
     while True:
         try:
-            with patch_stdout(raw=True):  # lines of the log stand above the prompt
+            with patch_stdout(raw=True):  # log lines appear above the prompt
                 return await editor.prompt_async(
                     message, enable_suspend=True, set_exception_handler=False
                 )

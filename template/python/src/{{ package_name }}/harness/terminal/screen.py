@@ -1,4 +1,4 @@
-"""What `chat` reads and prints as plain text: in a pipe, or in a terminal that can only print."""
+"""Plain-text input and output of `chat`, for pipes and simple terminals."""
 
 import asyncio
 import re
@@ -12,20 +12,20 @@ from ..contract import CONTROL, AgentError, Chunk
 
 HELP = """\
 /new      begin a new session
-/retry    run the last turn again, and replace it
+/retry    rerun and replace the last turn
 /undo     delete the last turn
 /history  list the messages of the session
-/model    print which model answers
+/model    print the model
 /tools    list the tools of the agent
-/session  print the id of the session
+/session  print the session id
 /help     list the commands
-/quit     leave, as exit, quit and Ctrl-D do
-In a terminal Tab completes a command, and Alt-Enter begins a new line of the prompt.
-Ctrl-C cancels the running turn, clears a half-typed line, or exits on an empty line."""
+/quit     leave (also exit, quit and Ctrl-D)
+In a terminal, Tab completes a command and Alt-Enter inserts a line break.
+Ctrl-C cancels the running turn, clears the line, or leaves if the line is empty."""
 
 
 class Screen:
-    """Plain text: no styles, no spinner and no tool calls."""
+    """A screen without styles, spinner and tool calls."""
 
     is_live = False
 
@@ -33,23 +33,23 @@ class Screen:
         self.out = sys.stdout
         self.is_once = is_once
         self.is_piped = is_once or not sys.stdin.isatty()
-        self.is_reading = False  # a thread still does, after Ctrl-C
+        self.is_reading = False  # after Ctrl-C, a thread still reads
         self._is_at_margin = True
         if is_once:
-            sys.stdout = sys.stderr  # so that `out` has nothing but the reply
+            sys.stdout = sys.stderr  # `out` has only the reply
 
     def welcome(self, title: str) -> None:
-        """Print the first line, if a person reads it."""
+        """Print the first line in a terminal."""
 
     def print(self, text: str) -> None:
         """Print lines of text."""
         click.echo(re.sub(CONTROL, "", text), self.out)
 
     async def read(self, question: str = "") -> str | None:
-        """Return the next prompt, or the answer to a question; None is the end of them."""
+        """Return the next prompt, or the answer to a question; None means the end."""
         if self.is_once:
-            nobody = "nobody can answer here: use `chat` without a question"
-            raise AgentError("invalid_request", question.strip(), nobody)
+            detail = "no user can answer: run `chat` without a question"
+            raise AgentError("invalid_request", question.strip(), detail)
         try:
             line = await asyncio.to_thread(input, question or "> ")
         except EOFError:
@@ -65,8 +65,8 @@ class Screen:
         """Return the result of a turn, or None if Ctrl-C cancelled it."""
         try:
             return await turn
-        except asyncio.CancelledError:  # never of a commit that has begun
-            self._is_at_margin = False  # behind ^C
+        except asyncio.CancelledError:  # a running commit always ends
+            self._is_at_margin = False  # after ^C
             return None
 
     async def show(self, chunk: Chunk) -> None:
@@ -77,18 +77,18 @@ class Screen:
             self._is_at_margin = text.endswith("\n")
 
     def end_line(self) -> None:
-        """Let the next text begin a line."""
+        """End an unfinished line."""
         if not self._is_at_margin:
             click.echo("", self.out)
         self._is_at_margin = True
 
     def end_reply(self, cost: str) -> None:
-        """End the reply; in a conversation by a line end of its own."""
+        """End the reply; in a conversation, add a blank line."""
         self._is_at_margin = self._is_at_margin and self.is_once
         self.end_line()
 
 
-def shorten(text: str, most: int = 60) -> str:
-    """Return a text as one line of at most so many characters."""
+def shorten(text: str, max_chars: int = 60) -> str:
+    """Return a text as a line of at most `max_chars` characters."""
     line = " ".join(re.sub(CONTROL, "", text).split())
-    return line if len(line) <= most else f"{line[: most - 1]}…"
+    return line if len(line) <= max_chars else f"{line[: max_chars - 1]}…"

@@ -1,4 +1,4 @@
-"""A terminal: replies as Markdown that streams, and the log between them."""
+"""A terminal screen: streams replies as Markdown, with the log between them."""
 
 import asyncio
 import json
@@ -28,15 +28,15 @@ from .screen import Screen, shorten
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
 
-# HTML and definitions of links would not be shown: they are text.
+# Show HTML and link definitions as text.
 PARSER = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
 PARSER.disable("reference")
-MAX_DEPTH = 12  # of lists and quotes: deeper ones have no columns left, and are shown as code
+MAX_DEPTH = 12  # of lists and quotes; deeper Markdown is shown as code
 THEME = Theme({"markdown.code": "cyan"})
 
 
 class Terminal(Screen):
-    """Prints each block of a reply when it ends; below them the last one grows."""
+    """Prints finished blocks of a reply; redraws the last block while it grows."""
 
     is_live = True
     _editor: "PromptSession[str] | None" = None
@@ -47,18 +47,18 @@ class Terminal(Screen):
         self._is_plain = bool(os.getenv("NO_COLOR"))
         self._is_log_seen = sys.stderr.isatty()
         self._console = Console(
-            file=self.out if is_once else None,  # None is `sys.stdout`, whatever that is then
+            file=self.out if is_once else None,  # None: the current `sys.stdout`
             color_system=None if self._is_plain else "auto",
             theme=THEME,
             highlight=False,
         )
         self._live = self._make_live()
         self._spinner = Spinner("line")
-        self._block = ""  # Markdown that is not printed yet
+        self._block = ""  # unprinted Markdown
         self._calls = dict[str, str]()
         self._log = list[str]()
         self._is_replying = False
-        self._lock = Lock()  # tools are threads
+        self._lock = Lock()  # tools log from threads
         for handler in logging.getLogger().handlers if self._is_log_seen else []:
             if isinstance(handler, logging.StreamHandler) and handler.stream is sys.stderr:
                 handler.setStream(self)
@@ -73,13 +73,13 @@ class Terminal(Screen):
         self._console.print(Text(re.sub(CONTROL, "", text), style))
 
     def write(self, line: str) -> None:
-        """Print a line of the log, or keep it until the text of the reply ends."""
+        """Print a log line, after the current text of the reply."""
         with self._lock:
             self._log.append(line)
         self.flush()
 
     def flush(self) -> None:
-        """Print the lines of the log that were kept."""
+        """Print the pending log lines."""
         with self._lock:
             while self._log and not self._is_replying:
                 self._console.out(self._log.pop(0), end="", highlight=False)
@@ -87,12 +87,12 @@ class Terminal(Screen):
     async def read(self, question: str = "") -> str | None:
         if self.is_once:
             return await super().read(question)
-        # It takes 0.1 s to load, after the first line.
+        # Importing it takes 0.1 s: do it after the first line.
         from .line_editor import make_editor, read_line
 
         if question:
             above, line_end, last = question.rpartition("\n")
-            self._console.out(above, end=line_end, highlight=False)  # an editor would redraw it
+            self._console.out(above, end=line_end, highlight=False)  # not redrawn
             return await read_line(last)
         self._editor = self._editor or make_editor(self._project_name)
         return await read_line([("" if self._is_plain else "bold", ">"), ("", " ")], self._editor)
@@ -108,7 +108,7 @@ class Terminal(Screen):
                 self._end_text()
 
     async def show(self, chunk: Chunk) -> None:
-        """Print a chunk of the turn; a call of a tool is one line, when its result is there."""
+        """Print a chunk of the turn; a tool call becomes a line with its result."""
         if isinstance(chunk, str):
             self._block += re.sub(CONTROL, "", chunk)
             self._is_replying = True
@@ -125,7 +125,7 @@ class Terminal(Screen):
             self.print(line, "dim")
 
     def end_line(self) -> None:
-        """Show the cursor again, also where a turn goes on in spite of Ctrl-C."""
+        """Show the cursor again, even if a turn continues after Ctrl-C."""
         self._live.stop()
 
     def end_reply(self, cost: str) -> None:
@@ -133,7 +133,7 @@ class Terminal(Screen):
             self.print(cost, "dim")
 
     def _make_live(self) -> Live:
-        """Return what is drawn anew while a turn runs."""
+        """Return the area that is redrawn during a turn."""
         return Live(
             console=self._console,
             auto_refresh=False,
@@ -143,7 +143,7 @@ class Terminal(Screen):
         )
 
     async def _draw_repeatedly(self) -> None:
-        """Draw changes and the spinner ten times a second, less often if that takes long."""
+        """Draw changes and the spinner ten times a second; less often if drawing is slow."""
         drawn = ""
         while True:
             start = time.monotonic()
@@ -153,9 +153,9 @@ class Terminal(Screen):
             await asyncio.sleep(0.1 + 4 * (time.monotonic() - start))
 
     def _draw(self, end: int) -> None:
-        """Print the blocks up to `end`; below them the last one grows, or a spinner turns."""
+        """Print the blocks up to `end`; draw the last block or the spinner below."""
         ended, self._block = self._block[:end], self._block[end:]
-        with self._console:  # a single write
+        with self._console:  # writes once
             if ended.strip():
                 self._console.print(self._render(ended), crop=False)
                 self._console.print("\n" * bool(self._block), end="")
@@ -164,7 +164,7 @@ class Terminal(Screen):
             self._live.refresh()
 
     def _end_text(self) -> None:
-        """Print the text and the lines of the log that were kept."""
+        """Print the remaining text and the pending log lines."""
         self._draw(len(self._block))
         self._is_replying = False
         self.flush()
@@ -174,7 +174,7 @@ class Terminal(Screen):
 
 
 def find_last_block(markdown: str) -> int:
-    """Return where the last block begins that is in no other block."""
+    """Return the start of the last top-level block."""
     tokens = PARSER.parse(markdown)
     starts = [token.map[0] for token in tokens if token.map and token.level == 0]
     lines = markdown.split("\n")[: max(starts, default=0)]
@@ -182,7 +182,7 @@ def find_last_block(markdown: str) -> int:
 
 
 class Code(CodeBlock):
-    """Code whose lines are whole, so that they can be copied; in a list they are wrapped."""
+    """Code with whole lines for copying; code in lists wraps."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         is_wrapped = options.max_width < console.width
@@ -194,7 +194,7 @@ class Code(CodeBlock):
 
 
 class Cell(TableDataElement):
-    """A cell whose long words are wrapped, and not cut."""
+    """A cell that wraps long words instead of cutting them."""
 
     def __init__(self, justify: Any) -> None:
         super().__init__(justify)
@@ -202,7 +202,7 @@ class Cell(TableDataElement):
 
 
 class Reply(Markdown):
-    """Markdown whose line ends and addresses are shown."""
+    """Markdown that keeps line breaks and shows addresses."""
 
     elements = Markdown.elements | {
         "fence": Code,
@@ -226,7 +226,7 @@ class Reply(Markdown):
 
 
 class Tail:
-    """The last lines of a text, as many as the terminal has."""
+    """The last lines of a text that fit the terminal."""
 
     def __init__(self, text: RenderableType) -> None:
         self._text = text

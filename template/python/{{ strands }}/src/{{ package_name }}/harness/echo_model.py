@@ -1,4 +1,4 @@
-"""A model without a network: echoes the conversation, and calls a tool on request."""
+"""The built-in echo model: repeats prompts, and calls a tool on request."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from strands.types.tools import ToolSpec
 
 
 class OfflineModel(Model):
-    """Answers the same conversation with the same text, every time and everywhere."""
+    """Repeats the conversation; the same conversation has the same reply."""
 
     def update_config(self, **model_config: Any) -> None:
         """Do nothing: the model has no options."""
@@ -51,7 +51,7 @@ class OfflineModel(Model):
 
 
 def _arguments(text: str, schema: dict[str, Any]) -> str:
-    """Return a JSON object as it is; make another text the value of the tool's first parameter."""
+    """Return a JSON object unchanged; pass any other text as the tool's first parameter."""
     with suppress(ValueError):
         if isinstance(json.loads(text), dict):
             return text

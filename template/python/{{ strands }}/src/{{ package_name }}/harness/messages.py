@@ -1,4 +1,4 @@
-"""The messages of a turn: what the model answers is repaired before it runs, and then checked."""
+"""Repairs a model's answers before their calls run, and checks the messages of a turn."""
 
 import json
 import logging
@@ -24,40 +24,40 @@ from .models.context_length import CuttableResult, Shortening, cut_result, cut_t
 from .settings import CoreSettings
 from .tool_schemas import (
     CALL_ID,
+    INVALID_ARGUMENTS,
     MAX_QUOTED_CHARS,
-    REFUSED,
     TOO_MANY,
     parse_arguments,
     valid_call_name,
 )
 
-# Stands for a part of a call, as the call is sent on when it is complete.
-HELD_BACK: Any = {}
+# Replaces the parts of a call until the call is complete.
+PLACEHOLDER: Any = {}
 
 log = logging.getLogger(__name__)
 
 
 class Messages(list[Any]):
-    """Messages; the SDK copies them all, more than once, for each call of the model.
+    """A list of messages with a fast deep copy, because the SDK copies it for each model call.
 
-    A copy shares nothing that can change with the original, as that of `copy.deepcopy`.
+    A copy shares no mutable values with the original.
     """
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Messages":
-        return Messages(map(_copied, self))
+        return Messages(map(_copy, self))
 
 
-def _copied(value: Any) -> Any:
+def _copy(value: Any) -> Any:
     kind = type(value)
     if kind is dict:
-        return {name: _copied(one) for name, one in value.items()}
+        return {name: _copy(item) for name, item in value.items()}
     if kind is list:
-        return [_copied(one) for one in value]
+        return [_copy(item) for item in value]
     return value if kind in {str, int, float, bool, bytes, type(None)} else deepcopy(value)
 
 
 def decode(data: dict[str, Any]) -> None:
-    """Make bytes of what is base64 in a stored session: media, and encrypted reasoning."""
+    """Decode the base64 data in a stored session: media and encrypted reasoning."""
     pending = data.get("interrupt_state", {}).get("pending_tool_execution") or {}
     waiting = [pending["assistant_message"]] if pending else []
     for message in [*data["messages"], *waiting, *pending.get("completed_tool_results", [])]:
@@ -72,13 +72,13 @@ def _decode_content(content: list[Any]) -> None:
             elif kind in {"audio", "document", "image", "reasoningContent", "video"}:
                 holder = value.get("source", value)
                 name = "bytes" if "source" in value else "redactedContent"
-                with suppress(ValueError):  # what is no base64 stays as it is
+                with suppress(ValueError):  # keep invalid base64
                     if isinstance(holder.get(name), str):
                         holder[name] = urlsafe_b64decode(holder[name])
 
 
-# The SDK makes JSON of all messages twice for each call of the model, also for spans that nobody
-# records. The name is private: an SDK that has another one does what it did.
+# The SDK serializes all messages twice per model call, even without recorded spans. An SDK without
+# this private name keeps its own behavior.
 _add: Any = getattr(Tracer, "_add_event_messages", None)
 
 
@@ -92,26 +92,26 @@ if _add:
 
 
 class Repairs:
-    """Repairs the answers of one agent's model, and runs no call that the model did not send.
+    """Repairs the answers of an agent's model.
 
-    A call with arguments that are not one JSON object, or with a name that no tool can have, gets
-    an error result, as do the calls over MAX_TOOL_CALLS. No hook, intervention or tool sees it. A
-    call of the model that is refused for its length is repeated with a shorter request.
+    Calls with an invalid name, with arguments that are not a JSON object, or above MAX_TOOL_CALLS
+    get an error result; no hook, intervention or tool sees them. A model call that is rejected for
+    its length is repeated with a shorter request.
     """
 
     def __init__(self, agent: Agent, settings: CoreSettings, shortening: Shortening) -> None:
         self._agent, self._settings, self._shortening = agent, settings, shortening
-        self._count = 0  # of the calls in the answer
-        self._has_begun = False  # the answer
-        self._ids = set[str]()  # of the calls in the session
-        self._raw = dict[str, str]()  # the refused arguments, by the id of the call
-        self._errors = dict[str, str]()  # the results of calls that do not run, likewise
+        self._count = 0  # calls in the answer
+        self._has_begun = False  # whether the answer has content
+        self._ids = set[str]()  # call ids in the session
+        self._raw = dict[str, str]()  # invalid arguments by call id
+        self._errors = dict[str, str]()  # results of rejected calls by call id
         self._answer: Any = None
         self._mark = dict[str, Any]()
         self._names = list[tuple[Any, str]]()
         agent.add_middleware(InvokeModelStage, self._call_model)
         agent.hooks.add_callback(AfterModelCallEvent, self._set_mark, order=HookOrder.SDK_FIRST)
-        agent.hooks.add_callback(BeforeToolsEvent, self._hold_back, order=HookOrder.SDK_LAST)
+        agent.hooks.add_callback(BeforeToolsEvent, self._hide_rejected, order=HookOrder.SDK_LAST)
         agent.hooks.add_callback(AfterToolsEvent, self._set_results, order=HookOrder.SDK_FIRST)
 
     async def _call_model(self, context: Any, run: Any) -> AsyncGenerator[Any, None]:
@@ -134,15 +134,15 @@ class Repairs:
                 return
 
     async def _shorten(self, error: Exception, messages: list[Any]) -> list[Any]:
-        """Return messages for a shorter request, and keep them in the agent.
+        """Return messages for a shorter request, and store them in the agent.
 
-        Raises the error if it has another reason.
+        Re-raises errors with other reasons.
         """
         kept, before = self._agent.messages, len(self._shortening.history)
         await self._shortening.shorten(error, results_in(kept[before:]))
         history = Messages(self._shortening.history)
         kept[:before] = history
-        added = Messages(messages[before:])  # other than what the agent keeps, it may have memories
+        added = Messages(messages[before:])  # may include memories
         contents = {
             result["toolUseId"]: result["content"] for result in _results(kept[len(history) :])
         }
@@ -151,10 +151,10 @@ class Repairs:
         return Messages([*deepcopy(history), *added])
 
     async def repair(self, chunks: AsyncIterable[Any]) -> AsyncGenerator[Any, None]:
-        """Yield the chunks of an answer; those of a tool call once it is complete."""
+        """Yield the chunks of an answer; a tool call follows when it is complete."""
         call: _Call | None = None
-        without_arguments = set[Any]()  # the indexes of such calls
-        is_providers = False  # whether the provider itself runs the call of this block
+        without_arguments = set[Any]()  # indexes of blocks
+        is_providers = False  # whether the provider runs the call of this block
         try:
             async for chunk in chunks:
                 if not chunk.keys().isdisjoint({"contentBlockStart", "contentBlockDelta"}):
@@ -170,7 +170,7 @@ class Repairs:
                     continue
                 ends = call is not None and chunk.keys().isdisjoint({"metadata", "messageStart"})
                 if call is not None and ends and delta is None:
-                    if start and is_blank(call.raw):  # its arguments may follow, mixed with others
+                    if start and is_blank(call.raw):  # its arguments may follow
                         raise AgentError("model_failed", detail="a call has no end")
                     for part in self._repair_call(call):
                         yield part
@@ -180,10 +180,10 @@ class Repairs:
                     if "contentBlockStop" in chunk:
                         continue
                 if start:
-                    if index in without_arguments:  # they may follow, mixed with those of this call
+                    if index in without_arguments:  # its arguments may be mixed with these
                         raise AgentError("model_failed", detail="two calls have one index")
                     call = _Call(start, index)
-                    yield HELD_BACK
+                    yield PLACEHOLDER
                 elif delta is not None:
                     if call is not None and call.index in {None, index}:
                         call.add(delta, self._settings.max_reply_bytes)
@@ -196,13 +196,13 @@ class Repairs:
                 await close()
 
     def _repair_call(self, call: "_Call") -> list[Any]:
-        """Return the chunks of a call whose id, name and input are valid."""
+        """Return the chunks of a call with a valid id, name and input."""
         id, raw, value = self._new_id(call.id), call.raw, parse_arguments(call.raw)
         name = call.name if isinstance(call.name, str) else str(call.name or "")
         tool = valid_call_name(name)
         if value is None:
             self._raw[id] = well_formed(raw)[:MAX_QUOTED_CHARS]
-            self._errors[id] = REFUSED + self._raw[id]
+            self._errors[id] = INVALID_ARGUMENTS + self._raw[id]
         if tool != name:
             self._errors[id] = f"Unknown tool: {tool}"
         self._count += 1
@@ -216,19 +216,19 @@ class Repairs:
         ]
 
     def _new_id(self, id: Any) -> str:
-        """Return the id of a call if it is valid and new, or another one."""
+        """Return a valid and unique call id."""
         valid = id if isinstance(id, str) and re.fullmatch(CALL_ID, id) else ""
         while not valid or valid in self._ids:
-            valid = secrets.token_hex(5)[:9]  # Mistral accepts exactly nine letters and digits
+            valid = secrets.token_hex(5)[:9]  # Mistral requires nine letters and digits
         self._ids.add(valid)
         return valid
 
     def _end(self, event: ModelStopReason, producer: str) -> ModelStopReason:
-        """Return the end of an answer with the message as the session may hold it."""
+        """Return the end of an answer with the message to store."""
         reason, message, usage, metrics = event["stop"]
         content = list(_to_store(message["content"]))
         has_calls = any("toolUse" in block for block in content)
-        if reason == "tool_use" and not has_calls:  # the SDK would call the model again
+        if reason == "tool_use" and not has_calls:  # otherwise the SDK would call the model again
             if not any("text" in block for block in content):
                 raise AgentError("empty_reply", detail="tool_use without a call")
             reason = "end_turn"
@@ -245,21 +245,22 @@ class Repairs:
         if message is not None and message is self._answer and self._mark:
             message["metadata"]["custom"] = self._mark
 
-    def _hold_back(self, event: BeforeToolsEvent) -> None:
-        """Hide the names of calls that must not run: the SDK itself gives them an error result."""
+    def _hide_rejected(self, event: BeforeToolsEvent) -> None:
+        """Hide the names of rejected calls, so that the SDK does not run them."""
         self._names = []
-        most = self._settings.max_tool_calls
-        if self._count > most:
-            log.warning("model: %d calls in one step, at most %d run", self._count, most)
+        max_calls = self._settings.max_tool_calls
+        if self._count > max_calls:
+            log.warning("model: %d calls in one step, at most %d run", self._count, max_calls)
         for number, use in enumerate(_uses(event.message)):
             if use["toolUseId"] in self._errors:
                 id, name = use["toolUseId"], use["name"]
                 self._names.append((use, name))
                 use["name"] = ""
-                if number >= most:
+                if number >= max_calls:
                     continue
-                is_tool = name in event.agent.tool_names and self._errors[id].startswith(REFUSED)
-                # A name that the model made up is not logged.
+                is_invalid = self._errors[id].startswith(INVALID_ARGUMENTS)
+                is_tool = name in event.agent.tool_names and is_invalid
+                # Do not log invented names.
                 known = name if is_tool else "that does not exist"
                 why = "arguments are not one JSON object" if id in self._raw else "invalid name"
                 log.warning("tool %s: %s", known, why)
@@ -275,15 +276,15 @@ class Repairs:
                 result["content"] = [{"text": error}]
 
 
-def cut(content: list[Any], most: int) -> list[Any]:
-    """Return the content of a tool's result with at most `most` characters of text."""
+def cut(content: list[Any], max_chars: int) -> list[Any]:
+    """Cut the texts of a tool's result to `max_chars` characters in total."""
     texts = [_as_text(block) for block in content]
-    shorter = cut_texts(texts, most)
+    shorter = cut_texts(texts, max_chars)
     if shorter == texts:
         return content
     blocks = list[Any]()
     for block, text, short in zip(content, texts, shorter, strict=True):
-        if not text:  # as an image
+        if not text:  # such as an image
             blocks.append(block)
         elif short:
             blocks.append({"text": short})
@@ -297,14 +298,14 @@ def _as_text(block: Any) -> str:
 
 
 def _index_of(chunk: dict[str, Any]) -> int | None:
-    """Return the index of the block that a chunk is about; some models give none."""
+    """Return the index of a chunk's block, or None."""
     block = chunk.get("contentBlockStart") or chunk.get("contentBlockDelta") or {}
     index: int | None = block.get("contentBlockIndex")
     return index
 
 
 class _Repaired:
-    """A model whose answers are repaired; in all else the model itself."""
+    """A model with repaired answers."""
 
     def __init__(self, model: Model, repairs: Repairs) -> None:
         self._model, self._repairs = model, repairs
@@ -317,7 +318,7 @@ class _Repaired:
 
 
 class _Call:
-    """A tool call as a model sends it, in parts."""
+    """A tool call from its parts."""
 
     def __init__(self, start: dict[str, Any], index: int | None) -> None:
         self.id, self.name, self.index = start.get("toolUseId"), start.get("name"), index
@@ -325,7 +326,7 @@ class _Call:
         self._parts, self._size = list[str](), 0
 
     def add(self, delta: dict[str, Any], max_bytes: int) -> None:
-        """Add a part; raise `reply_incomplete` if all of them are too large."""
+        """Add a part. Raises `reply_incomplete` above `max_bytes`."""
         part = delta.get("input") or ""
         self._parts.append(part if isinstance(part, str) else json.dumps(part))
         self._size += len(self._parts[-1].encode(errors="replace"))
@@ -334,9 +335,9 @@ class _Call:
 
     @property
     def raw(self) -> str:
-        """The arguments as text; Anthropic may send all of them at the start.
+        """The arguments as text. Anthropic may send all of them at the start.
 
-        If those at the start and the later ones differ, both together are not one JSON object.
+        Different arguments at the start and later become invalid JSON.
         """
         text = "".join(self._parts)
         if self._input in (None, "", {}):
@@ -346,18 +347,18 @@ class _Call:
 
 
 def producer_of(model: Any) -> str:
-    """Return the vendor's class and the id of a model: only it understands its reasoning."""
+    """Return the class and the id of a model, the only reader of its reasoning."""
     return f"{type(model).__name__} {model.get_config().get('model_id')}"
 
 
 def refused(message: Any) -> dict[str, str]:
-    """Return the arguments that kept the calls of a message from running, by the calls' ids."""
+    """Return the invalid arguments of a message's calls by call id."""
     custom = (message.get("metadata") or {}).get("custom") or {}
     return cast(dict[str, str], custom.get("refused") or {})
 
 
 def call_of(interrupt_id: str) -> str:
-    """Return the id of the call that asks for an approval, as in `v1:tool_call:ID:UUID`."""
+    """Return the id of the interrupted call, as in `v1:tool_call:ID:UUID`."""
     return ":".join(interrupt_id.split(":")[2:-1])
 
 
@@ -375,7 +376,7 @@ def _results(messages: Iterable[Any]) -> list[Any]:
 
 
 def results_in(messages: Iterable[Any]) -> list[CuttableResult]:
-    """Return the results in messages, whose `cut` changes the messages."""
+    """Return the results in messages; `cut` changes the messages."""
     return [*map(_cuttable, _results(messages))]
 
 
@@ -395,14 +396,14 @@ def _cuttable(result: Any) -> CuttableResult:
 
 
 def _to_store(content: Iterable[Any]) -> Iterable[Any]:
-    """Yield the blocks of an answer, in the form that every vendor accepts later."""
+    """Yield the blocks of an answer to store; every vendor accepts them."""
     blocks = list(content)
     has_calls = any("toolUse" in block for block in blocks)
     for block in _with_plain_text(blocks):
         if "reasoningContent" in block:
             reasoning = block["reasoningContent"]
             is_sealed = "redactedContent" in reasoning
-            # Without a signature no vendor wants it back, and Anthropic's models refuse it.
+            # Anthropic rejects reasoning without a signature, and other vendors ignore it.
             if has_calls and (is_sealed or reasoning.get("reasoningText", {}).get("signature")):
                 yield block
         elif "text" not in block or not is_blank(block["text"]):
@@ -421,9 +422,9 @@ def _with_plain_text(blocks: Iterable[Any]) -> Iterable[Any]:
 
 
 def to_send(messages: Iterable[Any], producer: str) -> Messages:
-    """Return messages as a model may be sent them, also those that an older version stored."""
+    """Return messages that a model accepts, even if an older version stored them."""
     seen, sent = set[str](), Messages()
-    ids = defaultdict[str, list[str]](list)  # of the results that must follow, by the stored ids
+    ids = defaultdict[str, list[str]](list)  # of the next results, by stored id
     for number, message in enumerate(messages):
         is_answer = message["role"] == "assistant"
         custom = (message.get("metadata") or {}).get("custom") or {}
@@ -456,7 +457,7 @@ def to_send(messages: Iterable[Any], producer: str) -> Messages:
 
 
 def merge(messages: Iterable[Any]) -> Messages:
-    """Return messages whose roles alternate: neighbours of one role become one message."""
+    """Merge consecutive messages of the same role."""
     merged = Messages()
     for message in messages:
         if merged and merged[-1]["role"] == message["role"]:
@@ -470,7 +471,7 @@ def merge(messages: Iterable[Any]) -> Messages:
 def check_messages(messages: list[Any], waits: bool = False) -> None:
     """Raise `model_failed` unless every vendor accepts the messages of a turn.
 
-    Of a turn that waits, the last calls may lack results.
+    With `waits`, the last calls may lack results.
     """
     calls, known = list[str](), set[str]()
     for number, message in enumerate(messages):
@@ -498,5 +499,5 @@ def check_messages(messages: list[Any], waits: bool = False) -> None:
         _fail("the turn has no end")
 
 
-def _fail(what: str) -> None:
-    raise AgentError("model_failed", detail=what)
+def _fail(detail: str) -> None:
+    raise AgentError("model_failed", detail=detail)

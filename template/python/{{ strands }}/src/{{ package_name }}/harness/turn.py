@@ -1,4 +1,4 @@
-"""The answer of the agent in one turn, as it streams, on a copy of the session."""
+"""Runs the Strands agent of a turn on a copy of the session."""
 
 import asyncio
 import json
@@ -39,8 +39,8 @@ from .sessions.sessions import Message, Snapshot, Stage
 from .settings import CoreSettings
 
 log = logging.getLogger(__name__)
-# Options of an agent that would break a turn; TurnRequest has `output`, agent.py INTERVENTIONS.
-NOT_HONOURED = {
+# Agent options that would break a turn. Use `output` of TurnRequest, and INTERVENTIONS in agent.py.
+UNSUPPORTED_OPTIONS = {
     "callback_handler",
     "conversation_manager",
     "interventions",
@@ -55,13 +55,13 @@ IN_TOOL = ContextVar("IN_TOOL", default=False)
 async def answer_turn(
     stage: Stage, module: AgentModule, options: dict[str, Any], settings: CoreSettings
 ) -> tuple[Snapshot, list[Message]]:
-    """Run the agent; return the session as the turn leaves it, and the messages it added.
+    """Run the agent; return the new snapshot and the messages of the turn.
 
-    Raises AgentError unless the agent ended well, or its tools wait for an approval.
+    Raises AgentError unless the agent finished or waits for approvals.
     """
     turn = stage.turn
-    IN_TOOL.set(False)  # a tool may have spawned the turn
-    refuse_options(options.keys() & NOT_HONOURED)
+    IN_TOOL.set(False)  # a tool may have spawned this turn
+    refuse_options(options.keys() & UNSUPPORTED_OPTIONS)
     shortening = Shortening(stage)
     agent = _make_agent(stage, module, options, settings, shortening)
     try:
@@ -69,15 +69,15 @@ async def answer_turn(
     finally:
         shortening.report()
         turn.usage += _usage_of(agent)
-    # A hook of the SDK may add a message after one of the same role.
+    # SDK hooks may add consecutive messages of the same role.
     added = merge(agent.messages[stage.at :])
     if turn.request.output:
         added = merge(_without_format_request(added))
     agent.messages[stage.at :] = added
     check_messages(added, waits=bool(turn.waiting))
-    # Without the system prompt: each turn uses the SYSTEM_PROMPT of the current code.
+    # Store no system prompt: each turn uses the current SYSTEM_PROMPT.
     snapshot = agent.take_snapshot(preset="session", exclude=["messages"]).to_dict()
-    snapshot["data"]["messages"] = agent.messages  # without the SDK's copy of each
+    snapshot["data"]["messages"] = agent.messages  # avoids the SDK's copies
     return snapshot, added
 
 
@@ -88,15 +88,15 @@ def _make_agent(
     settings: CoreSettings,
     shortening: Shortening,
 ) -> Agent:
-    """Return a new agent that continues the session and shares no state with it."""
+    """Return a new agent with a copy of the session."""
     agent = Agent(
         callback_handler=None,  # the default prints every token
         conversation_manager=NullConversationManager(),
         interventions=getattr(module, "INTERVENTIONS", []),
-        retry_strategy=None,  # a retry after the first chunk would repeat it
+        retry_strategy=None,  # a retry would repeat sent chunks
         **{"system_prompt": module.SYSTEM_PROMPT, **options},
     )
-    agent.hooks.add_callback(AfterToolCallEvent, _log_tool_failure)  # else the SDK infers it
+    agent.hooks.add_callback(AfterToolCallEvent, _log_tool_failure)  # the SDK needs the type
     end_turn = partial(_end_turn, stage, getattr(module, "FINAL_TOOLS", []))
     agent.hooks.add_callback(AfterToolsEvent, end_turn, order=HookOrder.SDK_LAST)
     running = asyncio.Semaphore(settings.max_tools_at_once)
@@ -104,7 +104,7 @@ def _make_agent(
     Repairs(agent, settings, shortening)
     data = stage.data
     decode(data)
-    # Without the SDK's copy of each message.
+    # Avoid the SDK's copy of each message.
     agent.load_snapshot(AgentSnapshot("agent", "1.0", data | {"messages": []}, {}))
     agent.messages = Messages(data["messages"])
     return agent
@@ -118,7 +118,7 @@ def _usage_of(agent: Agent) -> Usage:
 
 
 async def _stream(agent: Agent, stage: Stage, settings: CoreSettings) -> None:
-    """Run the agent; raise AgentError unless it ended well, or its tools wait."""
+    """Run the agent. Raises AgentError unless it finished or waits for approvals."""
     turn = stage.turn
     result = None
     is_whole = False
@@ -161,7 +161,7 @@ async def _stream(agent: Agent, stage: Stage, settings: CoreSettings) -> None:
     if result is None or not (is_whole or stage.has_final_result):
         raise AgentError("model_failed", detail="the stream was cut")
     if result.stop_reason not in {"end_turn", "stop_sequence"}:
-        # An unknown reason is provider text, so it is not logged.
+        # Do not log unknown reasons, which are provider text.
         known = result.stop_reason if result.stop_reason in get_args(StopReason) else "other"
         raise AgentError(known if known in ERRORS else "reply_incomplete", detail=known)
     text = "".join(block.get("text", "") for block in result.message["content"])
@@ -178,7 +178,7 @@ async def _stream(agent: Agent, stage: Stage, settings: CoreSettings) -> None:
 
 
 def _end_turn(stage: Stage, final_tools: Collection[str], event: AfterToolsEvent) -> None:
-    """End the turn with the result of a final tool, or with the value that was asked for."""
+    """End the turn with the result of a final tool, or with the output value."""
     output = stage.turn.request.output
     results = {result.id: result for result in tools_of(event.message)}
     for call in tools_of(event.agent.messages[-1]):
@@ -195,15 +195,15 @@ def _end_turn(stage: Stage, final_tools: Collection[str], event: AfterToolsEvent
 
 
 async def _show_progress(agent: Agent, turn: Turn, progress: Any) -> None:
-    """Send what a generator tool yields; not the events of an agent that is a tool."""
+    """Send the values of a generator tool, but not the events of an agent tool."""
     tool = agent.tool_registry.registry.get(progress["tool_use"]["name"])
     if isinstance(tool, DecoratedFunctionTool):
-        with suppress(ValueError):  # a value that is not JSON is no progress
+        with suppress(ValueError):  # skip values that are not JSON
             await turn.emit(Data("progress", progress["data"]))
 
 
 def _without_format_request(added: list[Message]) -> list[Message]:
-    """Leave out the request of the SDK to format a text, and that text."""
+    """Remove the SDK's request to format a text, and that text."""
     for number, message in enumerate(added):
         if number and message["role"] == "user" and "text" in message["content"][0]:
             return [*added[: number - 1], *added[number + 1 :]]
@@ -222,13 +222,13 @@ def declaration_of(tool: Any) -> tuple[str, str, Any]:
 
 
 def tools_of(message: Any) -> Iterator[ToolCall | ToolResult]:
-    """Yield the calls of tools, or their results, that a message has."""
+    """Yield the tool calls and results in a message."""
     for block in message["content"]:
         yield from tools_in(block, message)
 
 
 def tools_in(block: Any, message: Any) -> Iterator[ToolCall | ToolResult]:
-    """Yield the call or the result that a block of a message is; none of a text."""
+    """Yield the tool call or result in a block."""
     if call := block.get("toolUse"):
         id = call["toolUseId"]
         yield ToolCall(id, call["name"], refused(message).get(id, call["input"]))
@@ -238,25 +238,25 @@ def tools_in(block: Any, message: Any) -> Iterator[ToolCall | ToolResult]:
 
 
 def _text_of(part: dict[str, Any]) -> str:
-    """Return a part of a result as text; of a file its kind, as in `[image]`."""
+    """Return a part of a result as text; a file becomes its type, as in `[image]`."""
     if "text" in part:
         return str(part["text"])
     return json.dumps(part, default=str) if "json" in part else f"[{', '.join(part)}]"
 
 
 def _size(event: dict[str, Any]) -> int:
-    """Return how many bytes of text or tool arguments an event brings."""
+    """Return the bytes of text or tool arguments in an event."""
     delta = event.get("event", {}).get("contentBlockDelta", {}).get("delta", {})
     text = delta.get("text") or delta.get("toolUse", {}).get("input") or ""
     return len(text.encode(errors="replace"))
 
 
 async def _contain(running: asyncio.Semaphore, context: Any, run: Any) -> AsyncGenerator[Any, None]:
-    """Run a tool when there is room for it.
+    """Run a tool when the limit of running tools allows it.
 
-    If it tries to end the process, as argparse does, that is a failure of the tool.
+    A tool that exits the process, as argparse does, fails instead.
     """
-    # A tool that calls another one would wait for itself.
+    # A nested tool call would wait for its caller.
     async with nullcontext() if IN_TOOL.get() else running:
         IN_TOOL.set(True)  # in the task of this call
         events = run(context)
@@ -271,7 +271,7 @@ async def _contain(running: asyncio.Semaphore, context: Any, run: Any) -> AsyncG
 
 
 def _log_tool_failure(event: AfterToolCallEvent) -> None:
-    if event.exception is not None:  # a name that the model made up is not logged
+    if event.exception is not None:  # do not log invented names
         name = event.selected_tool.tool_name if event.selected_tool else "that does not exist"
         why = describe(event.exception) + place_of(event.exception)
         log.warning("tool %s: %s", name, why)

@@ -1,4 +1,4 @@
-"""A model without a network: echoes the conversation, and calls a tool on request."""
+"""The built-in echo model: repeats prompts, and calls a tool on request."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from ai import events
 
 
 class Offline(ai.Provider[None]):
-    """Answers the same conversation with the same text, every time and everywhere."""
+    """Repeats the conversation; the same conversation has the same reply."""
 
     provider_class_id: Literal["offline"] = "offline"
     name: str = "offline"
@@ -49,7 +49,7 @@ class Offline(ai.Provider[None]):
 
 
 def _arguments(text: str, schema: dict[str, Any]) -> str:
-    """Return a JSON object as it is; make another text the value of the tool's first parameter."""
+    """Return a JSON object unchanged; pass any other text as the tool's first parameter."""
     with suppress(ValueError):
         if isinstance(json.loads(text), dict):
             return text
@@ -59,7 +59,7 @@ def _arguments(text: str, schema: dict[str, Any]) -> str:
 
 
 class OfflineModel(ai.Model):
-    """Stands in for a language model until MODEL is set."""
+    """The model of projects without MODEL."""
 
     id: str = "offline"
     provider: ai.Provider[Any] = Offline()

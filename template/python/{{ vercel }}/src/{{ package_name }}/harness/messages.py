@@ -1,7 +1,7 @@
-"""The messages of a turn: what a model may be shown, and what may be stored of its answer.
+"""Repairs a model's answers before their calls run, and checks the messages of a turn.
 
-A call that is not one JSON object never runs. It is stored with the input `{}` and an error
-result, so that every provider accepts the session; `provider_metadata` keeps what came.
+A call without a JSON object as arguments never runs. The session stores it with the input `{}` and
+an error result, which every provider accepts; `provider_metadata` keeps the received text.
 """
 
 import hashlib
@@ -18,9 +18,9 @@ from .contract import AgentError, is_blank, well_formed, well_formed_value
 from .models.context_length import CuttableResult, cut_result, cut_texts
 from .tool_schemas import (
     CALL_ID,
+    INVALID_ARGUMENTS,
     MAX_QUOTED_CHARS,
     NAME,
-    REFUSED,
     TOO_MANY,
     parse_arguments,
     valid_call_name,
@@ -31,15 +31,15 @@ Message = ai.messages.Message
 CallPart = ai.messages.ToolCallPart
 ResultPart = ai.messages.ToolResultPart
 
-OWN = "app"  # the key of this module in `provider_metadata`
+METADATA_KEY = "app"  # this module's key in `provider_metadata`
 
 
 def repair(
-    message: Message, history: Sequence[Message], tools: Collection[str], most: int
+    message: Message, history: Sequence[Message], tools: Collection[str], max_calls: int
 ) -> list[CallPart]:
-    """Make a model's whole answer acceptable to every provider, and return its calls.
+    """Repair an answer so that every provider accepts it, and return its calls.
 
-    At most `most` of them run. Log those that `refusal` keeps from running.
+    At most `max_calls` calls run. Logs rejected calls.
     """
     calls = message.tool_calls
     parts = list[Any]()
@@ -51,21 +51,21 @@ def repair(
                 parts.append(part)
         elif part.kind != "reasoning":
             parts.append(part)
-        elif calls:  # what follows the results needs it
+        elif calls:  # the next answer needs it
             part.text = well_formed(part.text)
             parts.append(part)
     message.parts = parts
     if not calls:
         message.provider_metadata = None
     ids = {call.tool_call_id for earlier in history for call in earlier.tool_calls}
-    if len(calls) > most:
-        log.warning("model: %d calls in one step, at most %d run", len(calls), most)
+    if len(calls) > max_calls:
+        log.warning("model: %d calls in one step, at most %d run", len(calls), max_calls)
     for number, call in enumerate(calls):
         _repair_id(call, ids)
         _repair_name(call)
         _repair_arguments(call)
-        if number >= most:
-            _note(call, "refused", TOO_MANY.format(most))
+        if number >= max_calls:
+            _set_metadata(call, "refused", TOO_MANY.format(max_calls))
         elif refusal(call):
             name = call.tool_name
             is_tool = name in tools and not invented_name(call)
@@ -75,47 +75,47 @@ def repair(
 
 
 def refusal(call: CallPart) -> str:
-    """Return the result of a call that does not run, or "" for others.
+    """Return the error result of a rejected call, or "" for a valid call.
 
-    Its arguments are not one JSON object, or there are too many calls in the step.
+    A call is rejected for invalid arguments, or above the limit of calls in a step.
     """
-    own = _own(call)
-    if "refused" in own:
-        return str(own["refused"])
-    return "" if "received" not in own else REFUSED + own["received"]
+    metadata = _metadata(call)
+    if "refused" in metadata:
+        return str(metadata["refused"])
+    return "" if "received" not in metadata else INVALID_ARGUMENTS + metadata["received"]
 
 
 def invented_name(call: CallPart) -> str:
-    """Return the name that a call came with if no tool can have it, or "" for others."""
-    return str(_own(call).get("name", ""))
+    """Return the invalid name that the model sent, or ""."""
+    return str(_metadata(call).get("name", ""))
 
 
 def input_of(call: CallPart) -> Any:
-    """Return the arguments of a call, or the text that came in their place."""
-    received = _own(call).get("received")
+    """Return the arguments of a call, or the invalid text that the model sent."""
+    received = _metadata(call).get("received")
     if received is not None:
         return received
     try:
         return json.loads(call.tool_args)
-    except ValueError:  # as an earlier version of this project stored it
+    except ValueError:  # stored by an older version
         return call.tool_args
 
 
-def bounded(part: ResultPart, most: int) -> ResultPart:
-    """Return the result of a tool with well-formed texts, of at most `most` characters."""
-    copy = part.model_copy(update={"result": _cut(well_formed_value(part.result), most)})
+def bounded(part: ResultPart, max_chars: int) -> ResultPart:
+    """Return a tool's result with well-formed texts, cut to `max_chars` characters."""
+    copy = part.model_copy(update={"result": _cut(well_formed_value(part.result), max_chars)})
     if part.has_model_input:
-        copy.set_model_input(_cut(well_formed_value(part.model_input), most))
+        copy.set_model_input(_cut(well_formed_value(part.model_input), max_chars))
     return copy
 
 
-def _cut(value: Any, most: int) -> Any:
+def _cut(value: Any, max_chars: int) -> Any:
     if not isinstance(value, ai.messages.ContentOutput):
         text = value if isinstance(value, str) else _as_text(value)
-        (short,) = cut_texts([text], most)
+        (short,) = cut_texts([text], max_chars)
         return value if short == text else short
     texts = [part.text if part.kind == "text" else "" for part in value.value]
-    shorter = cut_texts(texts, most)
+    shorter = cut_texts(texts, max_chars)
     if shorter == texts:
         return value
     parts = list[Any]()
@@ -132,20 +132,20 @@ def _as_text(value: Any) -> str:
 
 
 def mark(event: ai.events.Event, model: ai.Model) -> ai.events.Event:
-    """Name the model in the event that ends its answer: `shown_to` looks for that."""
+    """Add the model's name to the end of its answer, for `shown_to`."""
     if not isinstance(event, ai.events.StreamEnd):
         return event
-    metadata = {**(event.provider_metadata or {}), OWN: {"model": _name_of(model)}}
+    metadata = {**(event.provider_metadata or {}), METADATA_KEY: {"model": _name_of(model)}}
     return event.model_copy(update={"provider_metadata": metadata})
 
 
 def shown_to(model: ai.Model, messages: Iterable[Message]) -> list[Message]:
-    """Return messages without the reasoning that other models made."""
+    """Return messages without the reasoning of other models."""
     return [_without_reasoning(message, _name_of(model)) for message in messages]
 
 
 def _without_reasoning(message: Message, model: str) -> Message:
-    if message.role != "assistant" or _own(message).get("model") == model:
+    if message.role != "assistant" or _metadata(message).get("model") == model:
         return message
     parts = [
         part.model_copy(update={"provider_metadata": None})
@@ -158,12 +158,12 @@ def _without_reasoning(message: Message, model: str) -> Message:
 def mend_stored(messages: Iterable[Message]) -> list[Message]:
     """Return stored messages with ids and names that every provider accepts.
 
-    Earlier versions of this project stored what a model sent.
+    Older versions stored ids and names without repairs.
     """
-    return [_mended(message) for message in messages]
+    return [_repaired(message) for message in messages]
 
 
-def _mended(message: Message) -> Message:
+def _repaired(message: Message) -> Message:
     parts = list[Any]()
     for part in message.parts:
         if isinstance(part, CallPart | ResultPart):
@@ -176,7 +176,7 @@ def _mended(message: Message) -> Message:
 
 
 def results_in(messages: Iterable[Message]) -> list[CuttableResult]:
-    """Return the results in messages, whose `cut` changes the messages."""
+    """Return the results in messages; `cut` changes the messages."""
     return [
         _cuttable(message, place, part)
         for message in messages
@@ -189,8 +189,8 @@ def _cuttable(message: Message, place: int, part: ResultPart) -> CuttableResult:
     value = part.get_model_input()
     others = list[Any]()
     if isinstance(value, ai.messages.ContentOutput):
-        others = [one for one in value.value if not isinstance(one, ai.messages.TextPart)]
-        texts = [one.text for one in value.value if isinstance(one, ai.messages.TextPart)]
+        others = [it for it in value.value if not isinstance(it, ai.messages.TextPart)]
+        texts = [it.text for it in value.value if isinstance(it, ai.messages.TextPart)]
         text = "\n".join(texts)
     else:
         text = value if isinstance(value, str) else json.dumps(value, default=str)
@@ -210,12 +210,12 @@ def _cuttable(message: Message, place: int, part: ResultPart) -> CuttableResult:
 
 
 def check_messages(messages: Sequence[Message], start: int, *, waits: bool) -> None:
-    """Raise AgentError unless every provider accepts what a turn adds from `start` on.
+    """Raise `model_failed` unless every provider accepts the messages from `start` on.
 
-    With `waits`, the calls of the last message have no results yet.
+    With `waits`, the last calls must lack results.
     """
-    if what := next(_violations(messages, start, waits=waits), None):
-        raise AgentError("model_failed", detail=what)
+    if violation := next(_violations(messages, start, waits=waits), None):
+        raise AgentError("model_failed", detail=violation)
 
 
 def _violations(messages: Sequence[Message], start: int, *, waits: bool) -> Iterator[str]:
@@ -254,7 +254,7 @@ def _dumped(message: Message) -> Any:
 def _repair_id(call: CallPart, known: set[str]) -> None:
     id = call.tool_call_id
     while id in known or not re.fullmatch(CALL_ID, id):
-        id = uuid4().hex[:9]  # Mistral accepts no other form
+        id = uuid4().hex[:9]  # Mistral requires nine letters and digits
     known.add(id)
     call.tool_call_id = id
     call.id = id
@@ -262,7 +262,7 @@ def _repair_id(call: CallPart, known: set[str]) -> None:
 
 def _repair_name(call: CallPart) -> None:
     if not re.fullmatch(NAME, call.tool_name):
-        _note(call, "name", well_formed(call.tool_name)[:MAX_QUOTED_CHARS] or "(no name)")
+        _set_metadata(call, "name", well_formed(call.tool_name)[:MAX_QUOTED_CHARS] or "(no name)")
         call.tool_name = valid_call_name(call.tool_name)
 
 
@@ -270,20 +270,20 @@ def _repair_arguments(call: CallPart) -> None:
     raw = call.tool_args
     value = parse_arguments(raw)
     if value is None:
-        _note(call, "received", well_formed(raw)[:MAX_QUOTED_CHARS])
+        _set_metadata(call, "received", well_formed(raw)[:MAX_QUOTED_CHARS])
         call.tool_args = "{}"
-    elif is_blank(raw) or value != json.loads(raw):  # a text was not well formed
+    elif is_blank(raw) or value != json.loads(raw):  # not well-formed
         call.tool_args = json.dumps(value, ensure_ascii=False)
 
 
-def _own(part: Message | CallPart) -> dict[str, Any]:
-    own = (part.provider_metadata or {}).get(OWN)
-    return own if isinstance(own, dict) else {}
+def _metadata(part: Message | CallPart) -> dict[str, Any]:
+    metadata = (part.provider_metadata or {}).get(METADATA_KEY)
+    return metadata if isinstance(metadata, dict) else {}
 
 
-def _note(call: CallPart, name: str, value: str) -> None:
-    own = {**_own(call), name: value}
-    call.provider_metadata = {**(call.provider_metadata or {}), OWN: own}
+def _set_metadata(call: CallPart, name: str, value: str) -> None:
+    metadata = {**_metadata(call), name: value}
+    call.provider_metadata = {**(call.provider_metadata or {}), METADATA_KEY: metadata}
 
 
 def _name_of(model: ai.Model) -> str:

@@ -1,4 +1,4 @@
-"""The answer of the agent in one turn, as it streams, on a copy of the session."""
+"""Runs the AI SDK agent of a turn on a copy of the session."""
 
 import asyncio
 import json
@@ -48,9 +48,9 @@ MESSAGES = TypeAdapter(list[Message])
 async def answer_turn(
     stage: Stage, module: AgentModule, options: dict[str, Any], settings: CoreSettings
 ) -> tuple[Snapshot, list[Message]]:
-    """Run the agent; return the session as the turn leaves it, and the messages it added.
+    """Run the agent; return the new snapshot and the messages of the turn.
 
-    Raises AgentError unless the agent ended well, or its tools wait for an approval.
+    Raises AgentError unless the agent finished or waits for approvals.
     """
     shortening = Shortening(stage)
     try:
@@ -67,7 +67,7 @@ def _dump(message: Message) -> dict[str, Any]:
 
 
 def _snapshot(messages: list[dict[str, Any]]) -> dict[str, Any]:
-    # Without the system prompt: each turn uses the SYSTEM_PROMPT of the current code.
+    # Store no system prompt: each turn uses the current SYSTEM_PROMPT.
     snapshot = {"scope": "agent", "schema_version": "1.0", "data": {"messages": messages}}
     return snapshot | {"created_at": datetime.now(UTC).isoformat().replace("+00:00", "Z")}
 
@@ -79,7 +79,7 @@ async def _stream(
     settings: CoreSettings,
     shortening: Shortening,
 ) -> list[Message]:
-    """Run the agent, and return the messages of the session."""
+    """Run the agent and return the messages of the session."""
     turn = stage.turn
     output = turn.request.output
     refuse_options(options.keys() - {"agent", "model", "tools"})
@@ -87,7 +87,7 @@ async def _stream(
     messages = [
         ai.system_message(module.SYSTEM_PROMPT),
         *mend_stored(MESSAGES.validate_python(stage.history)),
-        # The calls of a turn that goes on keep the ids by which they are answered.
+        # Calls of a resumed turn keep their ids for the approvals.
         *MESSAGES.validate_python(stage.resumed),
     ]
     if not stage.answers:
@@ -113,7 +113,7 @@ async def _stream(
                 if isinstance(event, ai.events.TextDelta) and event.chunk:
                     await turn.say(event.chunk)
                 if isinstance(event, ai.events.PartialToolCallResult):
-                    with suppress(ValueError):  # events of an agent that is a tool are not JSON
+                    with suppress(ValueError):  # skip events of an agent tool, which are not JSON
                         await turn.emit(Data("progress", event.value))
     except Exception as error:
         while isinstance(error, ExceptionGroup):
@@ -138,18 +138,18 @@ def _usage_of(usage: ai.types.usage.Usage) -> Usage:
 
 
 class TurnAgent(ai.Agent):
-    """An agent of at most MAX_STEPS steps, each from whole messages."""
+    """An agent that runs at most MAX_STEPS steps."""
 
-    LOOP_BUFFER = 0  # the model waits for a reader that is slow
+    LOOP_BUFFER = 0  # a slow reader pauses the model
     settings: CoreSettings
     stage: Stage
     turn: Turn
-    running: asyncio.Semaphore  # the tools
+    running: asyncio.Semaphore  # limits concurrent tools
     shortening: Shortening
     final_tools: Collection[str]
 
     async def loop(self, context: ai.Context) -> AsyncGenerator[ai.events.AgentEvent]:
-        most = self.settings.max_tool_calls
+        max_calls = self.settings.max_tool_calls
         for _ in range(self.settings.max_steps):
             answer, reason = None, None
             while answer is None:
@@ -168,7 +168,7 @@ class TurnAgent(ai.Agent):
                     await self.shorten(error, context.messages)
             _check(reason)
             names = {tool.name: tool.require_approval for tool in self.tools}
-            calls = repair(answer, context.messages, names.keys(), most)
+            calls = repair(answer, context.messages, names.keys(), max_calls)
             context.add(answer)
             gated = [call for call in calls if names.get(call.tool_name) and self.can_run(call)]
             self.turn.waiting = [*map(as_tool_call, gated)]
@@ -181,13 +181,13 @@ class TurnAgent(ai.Agent):
         raise AgentError("reply_incomplete", detail=f"{self.settings.max_steps} steps")
 
     async def shorten(self, error: Exception, messages: list[Message]) -> None:
-        """Shorten the messages of a request; raise the error if it has another reason."""
-        end = 1 + len(self.shortening.history)  # behind the system prompt
+        """Shorten the messages of a request. Re-raises errors with other reasons."""
+        end = 1 + len(self.shortening.history)  # after the system prompt
         await self.shortening.shorten(error, results_in(messages[end:]))
         messages[1:end] = mend_stored(MESSAGES.validate_python(self.shortening.history))
 
     async def run_tools(self, context: ai.Context, calls: list[CallPart]) -> bool:
-        """Run the tools, and return True, unless some calls wait for an approval."""
+        """Run the tools and return True, unless calls wait for approvals."""
         if not self.turn.waiting:
             context.add(ai.tool_message(*await asyncio.gather(*map(self.call, calls))))
         return not self.turn.waiting
@@ -199,28 +199,28 @@ class TurnAgent(ai.Agent):
         return next((text for text in texts if not is_blank(text)), "")
 
     def can_run(self, call: CallPart) -> bool:
-        """Whether neither `refusal` nor `invented_name` keeps the call from running."""
+        """Whether a call is valid, by `refusal` and `invented_name`."""
         return not refusal(call) and not invented_name(call)
 
     async def call(self, call: CallPart) -> ai.events.ToolCallResult:
-        """Call a tool; its failure is a result for the model, and the turn continues."""
+        """Call a tool; a failure becomes a result for the model."""
         name = invented_name(call) or call.tool_name
         await self.turn.emit(as_tool_call(call))
         ids: Any = {"tool_call_id": call.tool_call_id, "tool_name": call.tool_name}
         try:
-            if what := refusal(call):
-                result = ai.tool_result(**ids, result=what, is_error=True)
+            if text := refusal(call):
+                result = ai.tool_result(**ids, result=text, is_error=True)
             elif invented_name(call):
                 raise KeyError(name)
             else:
                 async with self.running:
                     result = await self.resolve(call)()
-        except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:  # it ends no other turns
+        except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:  # ends no turns
             result = ai.tool_result(**ids, result=repr(error), is_error=True, exception=error)
         except KeyError as error:
-            what, name = f"Unknown tool: {name}", "that does not exist"
-            result = ai.tool_result(**ids, result=what, is_error=True, exception=error)
-        if result.exception is not None:  # a name that the model made up is not logged
+            text, name = f"Unknown tool: {name}", "that does not exist"
+            result = ai.tool_result(**ids, result=text, is_error=True, exception=error)
+        if result.exception is not None:  # do not log invented names
             why = describe(result.exception) + place_of(result.exception)
             log.warning("tool %s: %s", name, why)
         parts = [bounded(part, self.settings.max_result_chars) for part in result.results]
@@ -240,12 +240,12 @@ def declaration_of(tool: Any) -> tuple[str, str, Any]:
 
 
 def as_tool_call(call: CallPart) -> ToolCall:
-    """Return a call of the SDK as one of the contract."""
+    """Convert the SDK's tool call."""
     return ToolCall(call.tool_call_id, call.tool_name, input_of(call))
 
 
 def as_tool_result(part: ai.messages.ToolResultPart) -> ToolResult:
-    """Return a result of the SDK as one of the contract; of a file its kind, as in `[image]`."""
+    """Convert the SDK's tool result; a file becomes its type, as in `[image]`."""
     done = part.result
     if isinstance(done, ai.messages.ContentOutput):
         done = "\n".join(map(_text_of, done.value))
@@ -260,7 +260,7 @@ def _text_of(part: ai.messages.TextPart | ai.messages.FilePart) -> str:
 
 
 def _check(reason: str | None) -> None:
-    """Raise AgentError unless the model has finished its answer."""
+    """Raise AgentError unless the model finished its answer."""
     if reason is None or reason == "error":
         raise AgentError("model_failed", detail="the stream was cut")
     if reason not in {"stop", "tool_call"}:

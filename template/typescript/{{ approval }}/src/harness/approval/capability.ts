@@ -4,7 +4,7 @@ import { Capability, type Options } from '../capability.ts'
 import { AgentError, isBlank, type Turn, type TurnRequest, type TurnResult } from '../contract.ts'
 import { visible } from '../log.ts'
 import type { Read } from '../modules.ts'
-import type { Session, Stage, Taken, WaitingTurn } from '../sessions/sessions.ts'
+import type { FrameworkSnapshot, Session, Stage, WaitingTurn } from '../sessions/sessions.ts'
 import type { CoreSettings, SettingsOf } from '../settings.ts'
 import * as adapter from './adapter.ts'
 import type { APPROVAL_SETTINGS } from './settings.ts'
@@ -20,7 +20,7 @@ export class Approval extends Capability<CoreSettings & SettingsOf<typeof APPROV
     return begin(session, turn)
   }
 
-  override holdTurn(stage: Stage, taken: Taken): Promise<TurnResult> {
+  override holdTurn(stage: Stage, taken: FrameworkSnapshot): Promise<TurnResult> {
     return wait(stage, taken, this.settings.waitingSeconds)
   }
 

@@ -5,10 +5,10 @@ import { randomUUID } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import { z } from 'zod'
 
-import { AgentError, type Asked, type ToolCall, TurnRequest } from '../contract.ts'
+import { AgentError, type ToolCall, type TurnFields, TurnRequest } from '../contract.ts'
 import type { Turn, TurnResult } from '../contract.ts'
 import { type LastTurn, serialize, type Session } from '../sessions/sessions.ts'
-import type { Stage, Taken } from '../sessions/sessions.ts'
+import type { FrameworkSnapshot, Stage } from '../sessions/sessions.ts'
 import * as adapter from './adapter.ts'
 
 export type Reasons = ReadonlyMap<string, string | null>
@@ -17,7 +17,7 @@ export type Reasons = ReadonlyMap<string, string | null>
 export class Answers extends TurnRequest {
   readonly reasons: Reasons
 
-  constructor(asked: Omit<Asked, 'prompt'>, reasons: Reasons) {
+  constructor(asked: Omit<TurnFields, 'prompt'>, reasons: Reasons) {
     super({ ...asked, prompt: '' })
     this.reasons = reasons
   }
@@ -164,13 +164,17 @@ async function claim(stage: Stage, waiting: Waiting): Promise<void> {
 }
 
 /** Return the committed snapshot and data, without the pending turn and its claim. */
-function committedOf({ snapshot }: Session): [Taken, Kept] {
+function committedOf({ snapshot }: Session): [FrameworkSnapshot, Kept] {
   const { app_data: last, ...taken } = snapshot!
   return [taken, { ...last, pending: undefined, claim: undefined }]
 }
 
 /** Store a pending turn beside the committed turns, for `seconds`. */
-export async function wait(stage: Stage, taken: Taken, seconds: number): Promise<TurnResult> {
+export async function wait(
+  stage: Stage,
+  taken: FrameworkSnapshot,
+  seconds: number,
+): Promise<TurnResult> {
   const { session, turn } = stage
   const { number, key, prompt, reply, kept } = turn
   if (new Set(turn.waiting.map(({ id }) => id)).size < turn.waiting.length) {
@@ -195,7 +199,7 @@ export async function wait(stage: Stage, taken: Taken, seconds: number): Promise
     other,
   }
   const none = { actor: session.actor, turn: 0, key: null, reply: '', turns: [] }
-  const empty: [Taken, Kept] = [{ ...taken, data: { messages: [] } }, none]
+  const empty: [FrameworkSnapshot, Kept] = [{ ...taken, data: { messages: [] } }, none]
   const [before, last] = session.last ? committedOf(session) : empty
   const record: Kept = { ...last, pending: waiting }
   session.checkSize(serialize({ ...before, app_data: record })) // it costs no older turn

@@ -3,7 +3,7 @@
 import { setImmediate, setTimeout as sleep } from 'node:timers/promises'
 
 import { Capability, type Routes } from '../capability.ts'
-import { AgentError, type Asked, checkPrompt, type Chunk, Data, KEY } from '../contract.ts'
+import { AgentError, checkPrompt, type Chunk, Data, KEY, type TurnFields } from '../contract.ts'
 import { SESSION_HEADER, SESSION_ID, Source, TurnRequest } from '../contract.ts'
 import type { ToolCall, ToolResult, Turn, TurnResult } from '../contract.ts'
 import { parseJson, readActor, receive } from './requests.ts'
@@ -78,7 +78,7 @@ interface Shown {
 class PageRequest extends TurnRequest {
   readonly shown: Shown
 
-  constructor(asked: Asked, shown: Shown) {
+  constructor(asked: TurnFields, shown: Shown) {
     super(asked)
     this.shown = shown
   }
@@ -150,12 +150,12 @@ class UiEvents extends Events {
   }
 
   /** Return the part with the id of the reply. */
-  override start(): string {
+  override formatStart(): string {
     return part('start', { messageId: this.#id })
   }
 
   /** Return the parts for a chunk, the first time after the recalled texts and denials. */
-  override chunk(chunk: Chunk, turn: Turn): string {
+  override formatChunk(chunk: Chunk, turn: Turn): string {
     const parts = this.#begin(turn)
     if (typeof chunk === 'string') return parts + this.#text(chunk)
     const end = parts + this.#endText()
@@ -171,7 +171,7 @@ class UiEvents extends Events {
   }
 
   /** Return the last parts of a turn that is committed, or waits for approvals. */
-  override done({ waiting, marks, usage, ...result }: TurnResult, turn: Turn): string {
+  override formatResult({ waiting, marks, usage, ...result }: TurnResult, turn: Turn): string {
     let parts = this.#begin(turn) + this.#endText()
     for (const { id, name, input } of waiting) {
       parts += this.#call(callId(id), name, input)
@@ -185,7 +185,7 @@ class UiEvents extends Events {
   }
 
   /** Return the last parts of a turn that failed; nothing of it was kept. */
-  override async error(failure: AgentError): Promise<string> {
+  override async formatError(failure: AgentError): Promise<string> {
     const { type, message } = failure
     const errorText = `${type}: ${message}${await this.#explain(failure)}`
     return part('error', { errorText }) + DONE
@@ -235,7 +235,7 @@ async function readRequest(
   const last = fieldsOf(Array.isArray(messages) ? messages.at(-1) : null)
   const { approve, deny } = readAnswers(last)
   if (typeof last.id === 'string' && approve.length + deny.length) {
-    const answers = runtime.read({ approve, deny }, sessionId)
+    const answers = runtime.readRequest({ approve, deny }, sessionId)
     const caller = { actor: readActor(request, runtime), key: null, headers }
     if (answers) return [answers.of(caller), last]
   }

@@ -1,7 +1,7 @@
 // Gives the turns of cases their tools, and offline their model, as a capability.
 
 import { Capability, type Options } from '../capability.ts'
-import { type Asked as AskedTurn, type Turn, TurnRequest } from '../contract.ts'
+import { type TurnFields, type Turn, TurnRequest } from '../contract.ts'
 import { namesOf, scripted, withStubs } from './adapter.ts'
 import type { Asked, Declared, Stub } from './cases.ts'
 import { fits } from './expect.ts'
@@ -17,7 +17,7 @@ interface Task {
 export class EvalRequest extends TurnRequest {
   readonly task: Task
 
-  constructor(asked: AskedTurn, task: Task) {
+  constructor(asked: TurnFields, task: Task) {
     super(asked)
     this.task = task
   }

@@ -1,8 +1,8 @@
-// A question to a model, outside of a conversation.
+// Asks a model outside a conversation.
 
 import { Message, type Model, TextBlock } from '@strands-agents/sdk'
 
-/** What a model wrote, and whether it was finished; 0 tokens are unknown. */
+/** The answer of a model; 0 tokens means unknown. */
 export interface Answer {
   text: string
   isWhole: boolean
@@ -10,12 +10,12 @@ export interface Answer {
   outputTokens: number
 }
 
-/** Return what a model without tools answers; read no more than `most` characters and a few. */
+/** Return the answer of a model without tools; stop reading above `maxChars` characters. */
 export async function ask(
   model: Model,
   instructions: string,
   text: string,
-  most: number,
+  maxChars: number,
   stop: AbortSignal,
 ): Promise<Answer> {
   const answer: Answer = { text: '', isWhole: false, inputTokens: 0, outputTokens: 0 }
@@ -31,7 +31,7 @@ export async function ask(
       const { inputTokens, outputTokens } = event.usage
       Object.assign(answer, { inputTokens, outputTokens })
     }
-    if (answer.text.length > most) break
+    if (answer.text.length > maxChars) break
   }
   return answer
 }

@@ -1,4 +1,4 @@
-// Requests that are too long, with Strands: the SDK repeats the call with the shorter messages.
+// Shortens long requests with Strands: the SDK repeats the call with shorter messages.
 
 import { AfterModelCallEvent, BeforeModelCallEvent, Message } from '@strands-agents/sdk'
 import { ModelStreamUpdateEvent, TextBlock, ToolResultBlock } from '@strands-agents/sdk'
@@ -7,7 +7,7 @@ import type { Agent, MessageData, ModelStreamEvent } from '@strands-agents/sdk'
 import { cutResult, type CuttableResult, lengthOf, type Shortening } from './context_length.ts'
 import { textIn } from '../messages.ts'
 
-/** Make an agent repeat a call that its model refused for its length before any content. */
+/** Repeat model calls that were rejected for their length before any content. */
 export function shortenRequests(agent: Agent, shortening: Shortening): void {
   let hasContent = false
   agent.addHook(BeforeModelCallEvent, () => {
@@ -27,14 +27,14 @@ export function shortenRequests(agent: Agent, shortening: Shortening): void {
   })
 }
 
-/** Whether an event brings text, reasoning or a tool call. */
+/** Whether an event has text, reasoning or a tool call. */
 export function isContent(event: ModelStreamEvent): boolean {
   if (event.type === 'modelContentBlockStartEvent') return event.start !== undefined
   if (event.type !== 'modelContentBlockDeltaEvent') return false
   return event.delta.type !== 'textDelta' || event.delta.text !== ''
 }
 
-/** Replace the first `before` messages by a history, of which turns are the last ones of those. */
+/** Replace the first `before` messages by a history that ends with some of these turns. */
 function replaceHistory(
   agent: Agent,
   before: number,
@@ -46,7 +46,7 @@ function replaceHistory(
   agent.messages.splice(0, dropped, ...front.map((message) => Message.fromMessageData(message)))
 }
 
-/** Return the results in messages, whose `cut` changes the messages. */
+/** Return the results in messages; `cut` changes the messages. */
 function resultsIn(messages: Message[]): CuttableResult[] {
   return messages.flatMap(({ content }) =>
     content.flatMap((block, place): CuttableResult[] => {

@@ -1,4 +1,4 @@
-// Requests that are too long, with the AI SDK: a call is repeated with a shorter prompt.
+// Shortens long requests with the AI SDK: a call is repeated with a shorter prompt.
 
 import type { ModelMessage } from 'ai'
 
@@ -10,17 +10,17 @@ type Item = { type: string; toolCallId?: string; output?: Output }
 type Output = { type: string; value?: unknown }
 type Sent = { role: string; content: unknown }
 
-/** The prompts of one turn, without what was removed because a model refused them. */
+/** The prompts of a turn, shortened after rejections. */
 export class ShorterPrompts {
   readonly #shortening: Shortening
-  /** How many characters are kept of the results of calls. */
+  /** The remaining characters of cut results by call id. */
   readonly #sizes = new Map<string, number>()
 
   constructor(shortening: Shortening) {
     this.#shortening = shortening
   }
 
-  /** Return a prompt for a call that was refused with an error; throw another error. */
+  /** Return a shorter prompt after a rejection. Rethrows errors with other reasons. */
   async shorten(error: unknown, prompt: Prompt): Promise<Prompt> {
     const start = prompt.findLastIndex(({ role }) => role === 'user')
     const results = prompt.slice(start).flatMap((message) => {
@@ -30,7 +30,7 @@ export class ShorterPrompts {
     return this.apply(prompt)
   }
 
-  /** Return a prompt with the history that is left. */
+  /** Return a prompt with the remaining history. */
   apply(prompt: Prompt): Prompt {
     const { isNeeded, stage } = this.#shortening
     if (!isNeeded) return prompt
@@ -43,7 +43,7 @@ export class ShorterPrompts {
     return this.cut(messages as ModelMessage[]) as Prompt
   }
 
-  /** Return messages with results that are cut. */
+  /** Return messages with the cut results. */
   cut(messages: readonly ModelMessage[]): ModelMessage[] {
     if (this.#sizes.size === 0) return [...messages]
     return messages.map((message) => {

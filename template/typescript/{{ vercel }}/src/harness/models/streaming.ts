@@ -1,5 +1,5 @@
-// Reads the answers of a model as they come, for `generateText`: `streamText` would hand each part
-// through a chain of web streams, which takes longer than all else in a turn.
+// Streams the answers of a model for `generateText`, because the web streams of `streamText` take
+// more time than the rest of a turn.
 
 import { setTimeout as delay } from 'node:timers/promises'
 
@@ -18,18 +18,17 @@ type Content = Awaited<ReturnType<Model['doGenerate']>>['content'][number]
 type Block = Extract<Content, { type: 'text' | 'reasoning' }>
 type BlockPart = Extract<Part, { type: `${Block['type']}-${'start' | 'delta' | 'end'}` }>
 
-const FIRST_WAIT = 2000 // milliseconds; it doubles, as the SDK's does
-const MAX_WAIT = 60_000 // that a provider may ask for
+const FIRST_WAIT = 2000 // milliseconds; doubles like the SDK's
+const MAX_WAIT = 60_000 // limit of a provider's Retry-After
 
 /**
  * Return a model for `generateText` that reads its answers from their streams.
  *
- * `onPart` gets each part in order and returns it repaired; the next one is read when it is done.
- * A call is tried again up to `retries` times before its answer begins. An answer that breaks off
- * is an AgentError, as is a turn that is over: the SDK runs no tools. A call that is refused for
- * its length before any content is repeated with one of the `prompts` that is shorter. `producer`
- * names the model that answers, where `model` stands for several; each of those must leave out
- * what others have thought, as `ownPrompt` does.
+ * `onPart` receives each part in order and returns it repaired, before the next part is read. A
+ * call is retried up to `retries` times before its answer begins. An incomplete answer or an ended
+ * turn throws AgentError, so that the SDK runs no tools. A call that is rejected for its length
+ * before any content is repeated with a shorter prompt. `producer` names the answering model if
+ * `model` combines models; each of them must drop the others' reasoning, as `ownPrompt` does.
  */
 export function streaming(
   model: LanguageModel,
@@ -39,7 +38,7 @@ export function streaming(
   retries: number,
   producer?: () => string,
 ): LanguageModel {
-  const provider = globalThis.AI_SDK_DEFAULT_PROVIDER ?? gateway // as the SDK finds a named model
+  const provider = globalThis.AI_SDK_DEFAULT_PROVIDER ?? gateway // like the SDK's lookup of names
   const found = typeof model === 'string' ? provider.languageModel(model) : model
   const transformParams: LanguageModelMiddleware['transformParams'] = async ({ params }) => {
     return producer ? params : { ...params, prompt: ownPrompt(params.prompt, found.modelId) }
@@ -48,7 +47,7 @@ export function streaming(
     const { stream, ...about } = await begin()
     const reader = stream.getReader()
     const cancel = () => void reader.cancel().catch(() => {})
-    stop.addEventListener('abort', cancel) // a model may not look at its signal
+    stop.addEventListener('abort', cancel) // a model may ignore its signal
     if (stop.aborted) cancel()
     try {
       for (let next = await reader.read(); !next.done; next = await reader.read()) {
@@ -70,7 +69,7 @@ export function streaming(
     let about: Awaited<ReturnType<typeof read>> | undefined
     while (!about) {
       try {
-        about = await read(() => tried(model, { ...params, prompt }, retries), answer)
+        about = await read(() => startAnswer(model, { ...params, prompt }, retries), answer)
       } catch (error) {
         if (answer.hasContent) throw error
         answer = new Answer()
@@ -85,23 +84,23 @@ export function streaming(
   return wrapLanguageModel({ model: found, middleware: { transformParams, wrapGenerate } })
 }
 
-/** Begin an answer; try again up to `retries` times after failures that may be temporary. */
-export async function tried(model: Model, params: Call, retries: number): Promise<Streamed> {
+/** Begin an answer; retry up to `retries` times after temporary failures. */
+export async function startAnswer(model: Model, params: Call, retries: number): Promise<Streamed> {
   const { abortSignal: signal } = params
   for (let number = 0; number < retries; number++) {
     try {
       return await model.doStream(params)
     } catch (error) {
       if (!Object(error).isRetryable) throw error
-      const wait = askedWait(error) ?? FIRST_WAIT * 2 ** number
+      const wait = retryDelay(error) ?? FIRST_WAIT * 2 ** number
       await delay(wait, undefined, signal && { signal })
     }
   }
   return model.doStream(params)
 }
 
-/** Return how many milliseconds a provider asks to wait, if that is reasonable. */
-function askedWait(error: unknown): number | undefined {
+/** Return the milliseconds of a provider's Retry-After, if below MAX_WAIT. */
+function retryDelay(error: unknown): number | undefined {
   const headers = Object(Object(error).responseHeaders ?? Object(error).cause?.responseHeaders)
   const seconds = headers['retry-after']
   const until = Number.isNaN(Number(seconds)) ? Date.parse(seconds) - Date.now() : seconds * 1000
@@ -109,20 +108,20 @@ function askedWait(error: unknown): number | undefined {
   return wait >= 0 && wait < MAX_WAIT ? wait : undefined
 }
 
-/** Return the AgentError that an error is or wraps, as of a hook or a model; or `model_failed`. */
+/** Return the AgentError in an error or its causes, or `model_failed`. */
 export function modelError(error: unknown): AgentError {
   const own = causesOf(error).find((cause) => cause instanceof AgentError)
   if (own) return own
   return new AgentError('model_failed', '', describe(error), { cause: error })
 }
 
-/** Return what a provider sends as an error as one, with the HTTP status that it names. */
+/** Convert a provider's error value to an Error with its HTTP status. */
 export function asError(sent: unknown): Error {
   if (sent instanceof Error) return sent
   const outer = Object(sent)
   const data = outer.error ?? outer
   const { message = '', type, code, param } = data
-  // Vercel's gateway puts the status of a provider into `param`.
+  // Vercel's gateway puts the provider's status into `param`.
   const { status = Object(param).statusCode ?? code, statusCode = status } = data
   const number = /overloaded/i.test(message) ? 503 : Number(statusCode)
   return new StreamProviderError({
@@ -134,7 +133,7 @@ export function asError(sent: unknown): Error {
   })
 }
 
-/** An answer, put together from its parts. */
+/** An answer from its parts. */
 class Answer {
   readonly content: Content[] = []
   warnings: Extract<Part, { type: 'stream-start' }>['warnings'] = []
@@ -142,10 +141,10 @@ class Answer {
   #finish: Extract<Part, { type: 'finish' }> | undefined
   readonly #open = new Map<string, Block>()
 
-  /** Whether anything of it has come that a caller may have seen. */
+  /** Whether the caller may have received content. */
   get hasContent(): boolean {
     return this.content.some((part) => {
-      // Anthropic's client makes a part of the kind `custom` of the start of an answer.
+      // Anthropic's client sends a `custom` part at the start.
       return 'text' in part ? part.text !== '' : part.type !== 'custom'
     })
   }
@@ -196,7 +195,7 @@ class Answer {
     if (part.type.endsWith('-end')) this.#open.delete(key)
   }
 
-  /** Return how it ended. Throws AgentError if it broke off. */
+  /** Return the end of the answer. Throws AgentError if it is incomplete. */
   end(): Extract<Part, { type: 'finish' }> {
     const { unified, raw } = this.#finish?.finishReason ?? {}
     const isOver = raw !== undefined || unified !== 'other'

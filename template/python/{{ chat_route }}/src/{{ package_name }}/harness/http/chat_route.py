@@ -138,11 +138,11 @@ class UiEvents(Events):
         self._called = {*map(_call_id, answers["approve"]), *self._denied}
         self._texts, self._is_text, self._has_begun = 0, False, False
 
-    def start(self) -> str:
+    def format_start(self) -> str:
         """Return the part with the id of the reply."""
         return _part("start", messageId=self._id)
 
-    def chunk(self, chunk: contract.Chunk) -> str:
+    def format_chunk(self, chunk: contract.Chunk) -> str:
         """Return the parts of a chunk; recalled memories and denials come before the first."""
         parts = self._begin()
         if isinstance(chunk, str):
@@ -164,7 +164,7 @@ class UiEvents(Events):
         done = {"output": output, "dynamic": True}
         return parts + _part("tool-output-available", toolCallId=chunk.id, **done)
 
-    def done(self, result: TurnResult) -> str:
+    def format_result(self, result: TurnResult) -> str:
         """Return the last parts of a turn that is committed, or waits for approvals."""
         parts = self._begin() + self._end_text()
         for call in result.waiting:
@@ -183,7 +183,7 @@ class UiEvents(Events):
         reason = "tool-calls" if result.waiting else "stop"
         return parts + _part("finish", finishReason=reason, messageMetadata=metadata) + _DONE
 
-    def error(self, failure: AgentError) -> str:
+    def format_error(self, failure: AgentError) -> str:
         """Return the last parts of a turn that failed; nothing of it was kept."""
         text = f"{failure.type}: {failure}{self._advise(failure)}"
         return _part("error", errorText=text) + _DONE
@@ -227,7 +227,7 @@ async def _read_turn(request: Request, runtime: Runtime) -> tuple[TurnRequest, P
     last = _fields(messages[-1] if isinstance(messages, list) and messages else None)
     answers = _read_answers(last)
     is_answered = any(answers.values()) and isinstance(last.get("id"), str)
-    if is_answered and (turn := runtime.read(answers, session_id)):
+    if is_answered and (turn := runtime.read_request(answers, session_id)):
         return replace(turn, actor=read_actor(request, runtime), headers=request.headers), last
     if last.get("role") != "user":
         raise AgentError("invalid_request", "The last message must be one of role user.")

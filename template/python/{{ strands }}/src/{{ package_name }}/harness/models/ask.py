@@ -1,4 +1,4 @@
-"""A question to a model, outside of a conversation."""
+"""Asks a model outside a conversation."""
 
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from strands.models import Model
 
 @dataclass
 class Answer:
-    """What a model wrote, and whether it was finished; 0 tokens are unknown."""
+    """The answer of a model; 0 tokens means unknown."""
 
     text: str = ""
     is_whole: bool = False
@@ -17,8 +17,8 @@ class Answer:
     output_tokens: int = 0
 
 
-async def ask(model: Model, instructions: str, text: str, most: int) -> Answer:
-    """Return what a model without tools answers; read no more than `most` characters and a few."""
+async def ask(model: Model, instructions: str, text: str, max_chars: int) -> Answer:
+    """Return the answer of a model without tools; stop reading above `max_chars` characters."""
     answer = Answer()
     messages: Any = [{"role": "user", "content": [{"text": text}]}]
     events: Any = model.stream(messages, None, instructions)
@@ -31,6 +31,6 @@ async def ask(model: Model, instructions: str, text: str, most: int) -> Answer:
             if usage := event.get("metadata", {}).get("usage"):
                 answer.input_tokens = usage["inputTokens"]
                 answer.output_tokens = usage["outputTokens"]
-            if len(answer.text) > most:
+            if len(answer.text) > max_chars:
                 break
     return answer

@@ -1,4 +1,4 @@
-"""A question to a model, outside of a conversation."""
+"""Asks a model outside a conversation."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ import ai
 
 @dataclass
 class Answer:
-    """What a model wrote, and whether it was finished; 0 tokens are unknown."""
+    """The answer of a model; 0 tokens means unknown."""
 
     text: str = ""
     is_whole: bool = False
@@ -15,8 +15,8 @@ class Answer:
     output_tokens: int = 0
 
 
-async def ask(model: ai.Model, instructions: str, text: str, most: int) -> Answer:
-    """Return what a model without tools answers; read no more than `most` characters and a few."""
+async def ask(model: ai.Model, instructions: str, text: str, max_chars: int) -> Answer:
+    """Return the answer of a model without tools; stop reading above `max_chars` characters."""
     answer = Answer()
     messages = [ai.system_message(instructions), ai.user_message(text)]
     async with ai.stream(model, messages) as stream:
@@ -28,6 +28,6 @@ async def ask(model: ai.Model, instructions: str, text: str, most: int) -> Answe
                 if usage := event.message.usage:
                     answer.input_tokens = usage.input_tokens
                     answer.output_tokens = usage.output_tokens
-            if len(answer.text) > most:
+            if len(answer.text) > max_chars:
                 break
     return answer

@@ -5,7 +5,7 @@ import { type LanguageModel, type LanguageModelMiddleware, wrapLanguageModel } f
 import type { Options } from '../capability.ts'
 import { ownPrompt } from '../messages.ts'
 import type { Call, Part } from '../echo_model.ts'
-import { asError, tried } from '../models/streaming.ts'
+import { asError, startAnswer } from '../models/streaming.ts'
 import type { FirstCall, Second } from './second.ts'
 
 type Model = Extract<LanguageModel, { specificationVersion: 'v4' }>
@@ -43,7 +43,7 @@ export function withFallback(options: Options, second: Second): void {
 /** Call a model with its own reasoning only, and again after failures that may be temporary. */
 function answerOf(model: Model, params: Call): Promise<Answer> {
   const prompt = ownPrompt(params.prompt, model.modelId)
-  return tried(model, { ...params, prompt }, MAX_RETRIES)
+  return startAnswer(model, { ...params, prompt }, MAX_RETRIES)
 }
 
 /** Return an answer that has sent content. Throws the error that came in its place. */

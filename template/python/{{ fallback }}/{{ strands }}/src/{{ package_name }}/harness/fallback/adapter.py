@@ -10,7 +10,7 @@ from strands import Agent
 from strands.middleware import InvokeModelStage
 from strands.plugins import Plugin
 
-from ..messages import HELD_BACK
+from ..messages import PLACEHOLDER
 from .second import Second
 
 
@@ -39,7 +39,7 @@ def is_content(event: Any) -> bool:
     chunk = event.get("event")
     if chunk is None:
         return False
-    if chunk == HELD_BACK:
+    if chunk == PLACEHOLDER:
         return True
     start = chunk.get("contentBlockStart", {}).get("start") or {}
     delta = chunk.get("contentBlockDelta", {}).get("delta") or {}
