@@ -39,7 +39,7 @@ function* backendFindings(
 ): Findings {
   if (!config.bucket_secret) yield* missingAddress(document, 'bucket_secret', status)
   if (lifetime !== 'session') {
-    const message = 's3 stores only lifetime session: use custom or agentcore_memory.'
+    const message = 's3 supports only lifetime session: use custom or agentcore_memory.'
     yield document.finding('AML-E042', message, 'backend', 'type')
   } else if (config.ttl_days === undefined) {
     const message = 'backend.ttl_days is missing: sessions never expire.'

@@ -38,7 +38,7 @@ function* backendFindings(
 ): Findings {
   if (!config.endpoint_secret) yield* missingAddress(document, 'endpoint_secret', status)
   if (lifetime !== 'session') {
-    const message = 'valkey stores only lifetime session: use custom or agentcore_memory.'
+    const message = 'valkey supports only lifetime session: use custom or agentcore_memory.'
     yield document.finding('AML-E042', message, 'backend', 'type')
   } else if (config.ttl_seconds === undefined) {
     const message = 'backend.ttl_seconds is missing: sessions never expire.'

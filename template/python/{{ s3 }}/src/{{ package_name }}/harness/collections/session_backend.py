@@ -38,7 +38,7 @@ class S3Config(Strict):
         if self.bucket_secret is None:
             yield from missing_address(document, "bucket_secret", status)
         if lifetime != "session":
-            message = "s3 stores only lifetime session: use custom or agentcore_memory."
+            message = "s3 supports only lifetime session: use custom or agentcore_memory."
             yield document.finding("AML-E042", message, "backend", "type")
         elif self.ttl_days is None:
             message = "backend.ttl_days is missing: sessions never expire."

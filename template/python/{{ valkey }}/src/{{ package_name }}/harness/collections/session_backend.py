@@ -34,7 +34,7 @@ class ValkeyConfig(Strict):
         if self.endpoint_secret is None:
             yield from missing_address(document, "endpoint_secret", status)
         if lifetime != "session":
-            message = "valkey stores only lifetime session: use custom or agentcore_memory."
+            message = "valkey supports only lifetime session: use custom or agentcore_memory."
             yield document.finding("AML-E042", message, "backend", "type")
         elif self.ttl_seconds is None:
             message = "backend.ttl_seconds is missing: sessions never expire."
