@@ -1,7 +1,7 @@
 // An example of a custom backend: `node tests/harness/reference_endpoint.ts --port 8081`.
 //
-// It speaks REST and the wire format of AWS Lambda. Each save creates a new ETag. With `--strict` it
-// stores only the fields that the specification documents.
+// It speaks REST and the wire format of AWS Lambda. Each save creates a new ETag. With `--strict`
+// it stores only the fields that the specification documents.
 
 import { randomUUID } from 'node:crypto'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
