@@ -155,7 +155,7 @@ def taken_down(project: Path, folder: Path) -> list[commands.Command]:
         ({"CodeKey": "a.zip"}, "CodeKey needs CodeBucket."),
         (
             {"Image": IMAGE, "CodeBucket": "code", "CodeKey": "a.zip"},
-            "An image or a zip file; Image= or CodeKey= takes one back.",
+            "Set either Image or CodeKey. Clear the other with Image= or CodeKey=.",
         ),
     ],
 )

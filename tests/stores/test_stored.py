@@ -35,7 +35,7 @@ USUAL = ("truncated",)
 # What another program or a newer version may have stored, and what its caller is told.
 FOREIGN: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "of a newer schema": (changed(schema_version="2.0"), "its schema version is not 1.0"),
-    "of many agents": (changed(scope="multi_agent"), "it is not of a single agent"),
+    "of many agents": (changed(scope="multi_agent"), "it does not belong to a single agent"),
     "without a record": (lambda data: without_record(data), "it has no record of the turns"),
 }
 
@@ -157,7 +157,7 @@ def test_a_session_of_another_framework_is_refused_and_stays(
     assert stored
     replica = agents.fresh(home)
     own = on(replica.server, chat)
-    assert_refused(own, replica, stored, "its messages are of another framework")
+    assert_refused(own, replica, stored, "its messages come from another framework")
 
 
 @pytest.mark.spread

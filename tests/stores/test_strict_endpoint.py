@@ -242,16 +242,16 @@ def test_one_bad_read_costs_no_session(pair: Pair, provider: Provider) -> None:
     assert_failed(chat.say("Three.", headers=JSON), 503, "store_unavailable", chat.session)
     assert pair.between.show == []
     assert pair.home.store.quarantined(chat.session) == []
-    assert "two unreadable reads differ" in pair.one.log
+    assert "two reads returned different unreadable data" in pair.one.log
     assert chat.say("Three.").turn == 3
 
 
 @pytest.mark.slow
 def test_check_compares_what_comes_back(pair: Pair) -> None:
     lossy: dict[str, dict[str, Any]] = {
-        "cannot be found again": {"keep": lambda _: None},
-        "or without: scope, data.state.name, app_data.": {"keep": without_state},
-        "or without: app_data.turn.": {
+        "cannot be loaded again": {"keep": lambda _: None},
+        "missing fields: scope, data.state.name, app_data.": {"keep": without_state},
+        "missing fields: app_data.turn.": {
             "show": [str, lambda text: text.replace('"turn": 1', '"turn": "1"')]
         },
     }

@@ -1,7 +1,7 @@
 """An example of a custom backend: `python tests/harness/reference_endpoint.py --port 8081`.
 
-Speaks REST and the wire format of AWS Lambda. Each save makes a new ETag. With `--strict` it keeps
-only the fields that the specification shows.
+It speaks REST and the wire format of AWS Lambda. Each save creates a new ETag. With `--strict` it
+stores only the fields that the specification documents.
 """
 
 import argparse
@@ -21,22 +21,22 @@ HERE, OK = "FROM kept WHERE sid = ? AND scope = ?", '{"ok": true}'
 OLD = f"SELECT rowid {HERE} AND id LIKE '%-%' ORDER BY id DESC LIMIT -1 OFFSET 1000"
 
 
-def text(ask: Any, name: str, pattern: str = ID) -> str:
-    """Return a required string of a request."""
-    value = ask.get(name) if isinstance(ask, dict) else None
+def text(call: Any, name: str, pattern: str = ID) -> str:
+    """Return a required string of a request. Raises ValueError."""
+    value = call.get(name) if isinstance(call, dict) else None
     if isinstance(value, str) and re.fullmatch(pattern, value):
         return value
-    raise ValueError(f"{name} is missing or not valid")
+    raise ValueError(f"{name} is missing or invalid")
 
 
 def documented(snapshot: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields that the specification shows."""
+    """Return the fields of a snapshot that the specification documents."""
     data = {name: snapshot["data"][name] for name in DATA if name in snapshot["data"]}
     return {"data": data, **{name: snapshot.get(name) for name in FIELDS}}
 
 
 class Endpoint(ThreadingHTTPServer):
-    """The endpoint, on a port of this machine; 0 means any free port."""
+    """The endpoint, on a port of this machine; 0 selects a free port."""
 
     def __init__(
         self, port: int = 0, db: str = ":memory:", token: str = "", strict: bool = False
@@ -46,51 +46,60 @@ class Endpoint(ThreadingHTTPServer):
         self.data = sqlite3.connect(db, check_same_thread=False, isolation_level=None)
         self.data.execute(TABLE)
 
-    def do(self, ask: Any) -> tuple[int, str, str | None]:
+    def do(self, call: Any) -> tuple[int, str, str | None]:
         """Return the status, JSON and ETag of an operation, run in one transaction."""
         with self._lock, self.data:
             self.data.execute("BEGIN IMMEDIATE")
-            return self._do(ask, text(ask, "operation"), text(ask, "session_id"))
+            return self._do(call, text(call, "operation"), text(call, "session_id"))
 
-    def _do(self, ask: dict[str, Any], operation: str, session: str) -> tuple[int, str, str | None]:
+    def _do(
+        self, call: dict[str, Any], operation: str, session: str
+    ) -> tuple[int, str, str | None]:
         if operation == "delete_session":
             self.data.execute("DELETE FROM kept WHERE sid = ?", [session])
             return 200, OK, None
-        here = session, f"{text(ask.get('scope'), 'type')}/{text(ask.get('scope'), 'scope_id')}"
-        if operation == "list_snapshot_ids":  # of checkpoints: no other id has a hyphen
+        scope = call.get("scope")
+        here = session, f"{text(scope, 'type')}/{text(scope, 'scope_id')}"
+        if operation == "list_snapshot_ids":  # only ids of checkpoints have a hyphen
             page = f"SELECT id {HERE} AND id LIKE '%-%' AND id > ? ORDER BY id LIMIT ?"
-            after, limit = str(ask.get("start_after") or ""), min(max(int(ask["limit"]), 0), 1000)
+            after = str(call.get("start_after") or "")
+            limit = min(max(int(call["limit"]), 0), 1000)
             ids = [id for (id,) in self.data.execute(page, [*here, after, limit])]
             return 200, json.dumps({"snapshot_ids": ids}), None
-        verb, what = text(ask, "operation", "(save|load)_(snapshot|manifest)").split("_")
-        id = what if what == "manifest" else text(ask, "snapshot_id", f"latest|{UUID7}")
+        verb, what = text(call, "operation", "(save|load)_(snapshot|manifest)").split("_")
+        id = what if what == "manifest" else text(call, "snapshot_id", f"latest|{UUID7}")
         row = self.data.execute(f"SELECT etag, json {HERE} AND id = ?", [*here, id]).fetchone()
         etag, before = row or (None, "null")
         if verb == "load":
-            return 304 if etag and etag == ask.get("if_none_match") else 200, before, etag
-        kept = documented(ask[what]) if self._strict and what == "snapshot" else {**ask[what]}
-        new, value = f'"{token_hex()}"', json.dumps(kept, ensure_ascii=False)
-        if "-" in id and etag:  # a checkpoint never changes; the same one once more is a retry
+            return 304 if etag and etag == call.get("if_none_match") else 200, before, etag
+        stored = {**call[what]}
+        if self._strict and what == "snapshot":
+            stored = documented(stored)
+        new, value = f'"{token_hex()}"', json.dumps(stored, ensure_ascii=False)
+        if "-" in id and etag:  # a checkpoint never changes; an identical save is a retry
             return (200, OK, etag) if value == before else (409, '{"ok": false}', etag)
-        if ask.get("if_match") not in (None, etag) or (etag and ask.get("if_none_match") == "*"):
+        has_changed = call.get("if_match") not in (None, etag)
+        if has_changed or (etag and call.get("if_none_match") == "*"):
             return 412, '{"ok": false, "error": "conflict"}', None
         self.data.execute("REPLACE INTO kept VALUES (?, ?, ?, ?, ?)", [*here, id, new, value])
-        self.data.execute(f"DELETE FROM kept WHERE rowid IN ({OLD})", here)  # 1000 checkpoints stay
+        self.data.execute(f"DELETE FROM kept WHERE rowid IN ({OLD})", here)  # keep 1000 checkpoints
         return 200, OK, new
 
 
 class Handler(BaseHTTPRequestHandler):
-    """A connection, with either transport."""
+    """Handles REST requests and Lambda calls."""
 
     server: Endpoint
     protocol_version, timeout, disable_nagle_algorithm = "HTTP/1.1", 60, True
 
     def do_POST(self) -> None:
-        """Answer a request. A function's status is always 200; a header marks a failure."""
+        """Answer a request. A Lambda call always returns 200; a header marks its failure."""
         is_lambda, etag = self.path.startswith("/2015-03-31/functions/"), None
         try:
             body = self.rfile.read(abs(int(self.headers["Content-Length"] or 0)))
-            status, value, etag = self.server.do(json.loads(body) if is_lambda else self._ask(body))
+            status, value, etag = self.server.do(
+                json.loads(body) if is_lambda else self._payload(body)
+            )
         except (PermissionError, ValueError, TypeError, KeyError, RecursionError) as error:
             value = json.dumps({"error": str(error)})
             status = 401 if isinstance(error, PermissionError) else 400
@@ -107,18 +116,19 @@ class Handler(BaseHTTPRequestHandler):
 
     do_GET = do_DELETE = do_POST
 
-    def _ask(self, body: bytes) -> dict[str, Any]:
-        """Return a REST request as the payload of a function, whose callers AWS checks."""
+    def _payload(self, body: bytes) -> dict[str, Any]:
+        """Convert a REST request to the payload of a Lambda call; check its token."""
         headers, token, (path, _, query) = self.headers, self.server.token, self.path.partition("?")
         if token and not compare_digest(str(headers["Authorization"]), f"Bearer {token}"):
             raise PermissionError("the token is missing or wrong")
         if self.command == "DELETE":
             return {"operation": "delete_session", "session_id": path.removeprefix("/sessions/")}
-        ask = json.loads(body) if self.command == "POST" else dict(parse_qsl(query))
+        call = json.loads(body) if self.command == "POST" else dict(parse_qsl(query))
         if self.command == "GET":
-            ask["scope"] = {"type": ask.get("scope_type"), "scope_id": ask.get("scope_id")}
-            ask["operation"] = f"load_{path[1:-1]}" if path.endswith("s") else "list_snapshot_ids"
-        return {**ask, "if_match": headers["If-Match"], "if_none_match": headers["If-None-Match"]}
+            call["scope"] = {"type": call.get("scope_type"), "scope_id": call.get("scope_id")}
+            is_load = path.endswith("s")
+            call["operation"] = f"load_{path[1:-1]}" if is_load else "list_snapshot_ids"
+        return {**call, "if_match": headers["If-Match"], "if_none_match": headers["If-None-Match"]}
 
 
 if __name__ == "__main__":

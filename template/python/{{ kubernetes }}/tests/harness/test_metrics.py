@@ -1,4 +1,4 @@
-"""An autoscaler reads the number of turns that run."""
+"""An autoscaler reads the number of running and waiting turns."""
 
 import asyncio
 

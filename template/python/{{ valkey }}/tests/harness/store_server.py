@@ -1,4 +1,4 @@
-"""An empty Valkey for test_store.py, which ends with the tests."""
+"""An empty Valkey server for test_store.py."""
 
 import os
 import socket
@@ -9,11 +9,11 @@ from typing import Any, Self
 import pytest
 import valkey
 
-PASSWORD = "sentinel-7d1"  # which no log and no error may show
+PASSWORD = "sentinel-7d1"  # must not appear in logs or errors
 
 
 class StoreServer:
-    """A server whose data the tests change without a store."""
+    """A server whose data tests can change without a store."""
 
     kinds = ("valkey",)
     lifetime = "session"
@@ -44,11 +44,11 @@ class StoreServer:
         self._process.wait()
 
     def backend(self, kind: str, seconds: int) -> dict[str, Any]:
-        """Return the `backend` of a collection; a setting limits the `seconds` of a call."""
+        """Return the `backend` of a collection; a setting limits the time of a call."""
         return {"type": kind, "endpoint_secret": "secrets/valkey/tests", "ttl_seconds": 100}
 
     def environment(self, port: int) -> dict[str, str]:
-        """Return the variables that point a store to `port`, where the server may be."""
+        """Return the variables that connect a store to `port`, even without a server there."""
         return {"SECRETS_VALKEY_TESTS": f"valkey://:{PASSWORD}@127.0.0.1:{port}"}
 
     def read(self, session_id: str, agent_id: str) -> bytes:

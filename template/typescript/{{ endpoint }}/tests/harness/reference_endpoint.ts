@@ -1,7 +1,7 @@
-// A custom backend to learn from: `node tests/harness/reference_endpoint.ts --port 8081`.
+// An example of a custom backend: `node tests/harness/reference_endpoint.ts --port 8081`.
 //
-// It speaks REST and the protocol of AWS Lambda. Each save makes a new ETag, which the next save
-// can name. With `--strict` it keeps only the fields that the specification shows.
+// It speaks REST and the wire format of AWS Lambda. Each save creates a new ETag. With `--strict`
+// it stores only the fields that the specification documents.
 
 import { randomUUID } from 'node:crypto'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
@@ -10,14 +10,14 @@ import { DatabaseSync } from 'node:sqlite'
 import { text } from 'node:stream/consumers'
 import { parseArgs } from 'node:util'
 
-/** An answer, which REST sends with its status and its ETag. */
+/** The answer to an operation. */
 interface Answer {
   status: number
   json: string
   etag?: string | null
 }
 
-/** A request: an operation and its values, as a call of AWS Lambda has them. */
+/** A request in the form of a Lambda payload. */
 interface Operation {
   [field: string]: unknown
   scope?: Operation
@@ -25,11 +25,11 @@ interface Operation {
 
 const ID = '[A-Za-z0-9][A-Za-z0-9._-]{0,299}'
 const UUID7 = '[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]{21}'
-const SNAPSHOT_ID = `latest|${UUID7}` // the session, or a checkpoint of it
+const SNAPSHOT_ID = `latest|${UUID7}` // the latest snapshot, or a checkpoint
 const MAX_CHECKPOINTS = 1000
 const OK = '{"ok": true}'
 
-/** The operations of REST, by method and path. */
+/** The operations, by REST method and path. */
 const OPERATIONS: Record<string, string> = {
   'POST /snapshots': 'save_snapshot',
   'GET /snapshots': 'load_snapshot',
@@ -44,7 +44,7 @@ const HERE = 'FROM kept WHERE sid = ? AND scope = ?'
 const CHECKPOINTS = `${HERE} AND id LIKE '%-%'`
 const OLD = `SELECT rowid ${CHECKPOINTS} ORDER BY id DESC LIMIT -1 OFFSET ${MAX_CHECKPOINTS}`
 
-/** The rows of a database. Nothing here waits, so each comparison and its save are one step. */
+/** The rows of a database. Methods are synchronous, so each comparison and save is atomic. */
 class Rows {
   readonly #db: DatabaseSync
   readonly #isStrict: boolean
@@ -55,18 +55,18 @@ class Rows {
     this.#isStrict = isStrict
   }
 
-  /** Run an operation. Throws TypeError if a value is missing or not valid. */
+  /** Run an operation. Throws TypeError for a missing or invalid value. */
   run(operation: Operation): Answer {
-    const name = take(operation, 'operation')
-    const session = take(operation, 'session_id')
+    const name = textOf(operation, 'operation')
+    const session = textOf(operation, 'session_id')
     if (name === 'delete_session') return this.#deleteSession(session)
-    const type = take(operation.scope, 'type')
-    const scope = `${type}/${take(operation.scope, 'scope_id')}`
+    const type = textOf(operation.scope, 'type')
+    const scope = `${type}/${textOf(operation.scope, 'scope_id')}`
     switch (name) {
       case 'list_snapshot_ids':
         return this.#list(session, scope, operation)
       case 'load_snapshot':
-        return this.#load(session, scope, take(operation, 'snapshot_id', SNAPSHOT_ID), operation)
+        return this.#load(session, scope, textOf(operation, 'snapshot_id', SNAPSHOT_ID), operation)
       case 'load_manifest':
         return this.#load(session, scope, 'manifest', operation)
       case 'save_snapshot':
@@ -74,7 +74,7 @@ class Rows {
       case 'save_manifest':
         return this.#save(session, scope, 'manifest', objectOf(operation, 'manifest'), operation)
       default:
-        throw new TypeError(`${name} is no operation`)
+        throw new TypeError(`${name} is not an operation`)
     }
   }
 
@@ -105,12 +105,12 @@ class Rows {
   }
 
   #saveSnapshot(session: string, scope: string, operation: Operation): Answer {
-    const id = take(operation, 'snapshot_id', SNAPSHOT_ID)
+    const id = textOf(operation, 'snapshot_id', SNAPSHOT_ID)
     const snapshot = objectOf(operation, 'snapshot')
     const value = this.#isStrict ? documented(snapshot) : snapshot
     const checkpoint = id === 'latest' ? null : this.#find(session, scope, id)
     if (!checkpoint) return this.#save(session, scope, id, value, operation)
-    // A checkpoint never changes; the same one again is a retry.
+    // A checkpoint never changes; an identical save is a retry.
     const { etag } = checkpoint
     if (checkpoint.json === JSON.stringify(value)) return { status: 200, json: OK, etag }
     return { status: 409, json: '{"ok": false}', etag }
@@ -132,31 +132,31 @@ class Rows {
   }
 }
 
-/** Return the fields of a snapshot that the specification shows. */
+/** Return the fields of a snapshot that the specification documents. */
 function documented({ data, schema_version, created_at }: any): object {
   const { messages, state, system_prompt } = data
   return { data: { messages, state, system_prompt }, schema_version, created_at }
 }
 
-/** Return a text of a request. Throws TypeError if it is missing or not valid. */
-function take(operation: Operation | undefined, name: string, pattern = ID): string {
+/** Return a required string of a request. Throws TypeError. */
+function textOf(operation: Operation | undefined, name: string, pattern = ID): string {
   const value = operation?.[name]
   if (typeof value === 'string' && new RegExp(`^(${pattern})$`).test(value)) return value
-  throw new TypeError(`${name} is missing or not valid`)
+  throw new TypeError(`${name} is missing or invalid`)
 }
 
-/** Return an object of a request. Throws TypeError if it is missing. */
+/** Return a required object of a request. Throws TypeError. */
 function objectOf(operation: Operation, name: string): object {
   const value = operation[name]
   if (typeof value === 'object' && value !== null) return value
   throw new TypeError(`${name} is missing`)
 }
 
-/** Return the endpoint as a server that does not listen yet; it may need no token. */
+/** Create the server, not listening yet; without `token` it accepts all callers. */
 export function createEndpoint(file = ':memory:', token = '', isStrict = false): Server {
   const rows = new Rows(file, isStrict)
 
-  /** Answer a call of AWS Lambda. AWS checks the caller; an answer has no status, no headers. */
+  /** Answer a Lambda call. AWS authenticates the caller; the ETag is part of the payload. */
   async function answerCall(request: IncomingMessage): Promise<Answer> {
     const { json, etag } = rows.run(JSON.parse(await text(request)))
     if (!etag) return { status: 200, json }
@@ -185,7 +185,7 @@ export function createEndpoint(file = ':memory:', token = '', isStrict = false):
       send(response, await (isCall ? answerCall(request) : answerRest(request)))
     } catch (error) {
       const json = JSON.stringify({ error: (error as Error).message })
-      // AWS reports the failure of a function in a header; the status is that of the call.
+      // Lambda reports the failure of a function in a header; the status stays 200.
       if (isCall) response.setHeader('X-Amz-Function-Error', 'Unhandled')
       send(response, { status: isCall ? 200 : 400, json })
     }

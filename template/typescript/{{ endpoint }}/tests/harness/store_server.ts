@@ -6,13 +6,13 @@ import type { AddressInfo } from 'node:net'
 import { createEndpoint } from './reference_endpoint.ts'
 
 const token = { scheme: 'bearer-token', source: 'env', name: 'TEST_TOKEN' }
-const where = { type: 'rest-api', base_url: 'env:TEST_STORE', credentials: token }
-const transport = { ...where, timeout_ms: 30_000 }
+const rest = { type: 'rest-api', base_url: 'env:TEST_STORE', credentials: token }
+const transport = { ...rest, timeout_ms: 30_000 }
 export const backend = { type: 'custom', transport }
-/** A backend that cannot be reached. */
+/** An unreachable backend. */
 export const broken = { ...backend, transport: { ...transport, base_url: 'http://127.0.0.1:2' } }
 
-/** Start the endpoint; your own takes the bearer token in TEST_TOKEN. */
+/** Start the endpoint. Your own endpoint must accept the bearer token in TEST_TOKEN. */
 export async function startServer(): Promise<{ missing: string; stop: () => void }> {
   process.env.TEST_TOKEN ||= 'hunter2'
   process.env.TEST_STORE = process.env.TEST_STORE_ADDRESS

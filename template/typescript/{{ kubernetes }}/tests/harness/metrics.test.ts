@@ -1,4 +1,4 @@
-// An autoscaler sees the number of turns.
+// An autoscaler reads the number of running and waiting turns.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -7,7 +7,7 @@ import { Metrics } from '../../src/harness/metrics/capability.ts'
 import { Client, until } from './client.ts'
 import { wait } from './script.ts'
 
-test('metrics need no token, and count the turns that run', async () => {
+test('metrics need no token and count running turns', async () => {
   const work = Promise.withResolvers<void>()
   const settings = { apiToken: 'sesame' }
   const client = new Client([wait(work.promise)], settings, (all, load) => {

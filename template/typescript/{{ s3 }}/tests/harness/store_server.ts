@@ -1,10 +1,10 @@
-// An S3 for the tests: the one at TEST_STORE_ADDRESS, with a bucket of its own.
+// An S3 server for the tests: at TEST_STORE_ADDRESS, with a new bucket.
 
 import { randomUUID } from 'node:crypto'
 
 import { S3 } from '@aws-sdk/client-s3'
 
-const MISSING = 'set TEST_STORE_ADDRESS=http://KEY:SECRET@127.0.0.1:9000, of MinIO or another S3'
+const MISSING = 'set TEST_STORE_ADDRESS=http://KEY:SECRET@127.0.0.1:9000 of MinIO or another S3'
 
 export const backend = {
   type: 's3',
@@ -16,7 +16,7 @@ export const backend = {
 /** A backend that does not exist. */
 export const broken = { ...backend, bucket_secret: 'env:TEST_BROKEN' }
 
-/** Make a bucket; `missing` says what to do where there is no server. */
+/** Create a bucket; `missing` is an instruction if no server is available, else ''. */
 export async function startServer(): Promise<{ missing: string; stop: () => Promise<void> }> {
   const url = URL.parse(process.env.TEST_STORE_ADDRESS ?? '')
   if (!url) return { missing: MISSING, stop: async () => {} }

@@ -1,4 +1,4 @@
-// The session store: turns outlive the process, are never merged, and are never lost silently.
+// The session store: processes share sessions, detect conflicts, and report lost data.
 
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
@@ -40,7 +40,7 @@ after(async () => {
   await stop()
 })
 
-/** Return the id of a session that no other test has. */
+/** Return a unique session id. */
 function newId(): string {
   return randomUUID().slice(0, 8)
 }
@@ -56,7 +56,7 @@ function snapshotOf(replied: string, actor: string | null = null): string {
   })
 }
 
-/** Open the store, as another process would. */
+/** Open the store like another process. */
 function openStore(declared: object = backend, agentId = AGENT): DurableStore {
   const collection = Collection.parse({
     spec_version: '1.2',
@@ -73,7 +73,7 @@ function openStore(declared: object = backend, agentId = AGENT): DurableStore {
   return store
 }
 
-/** Start a process of the agent; it shares its sessions with all others. */
+/** Start a process of the agent; all processes share their sessions. */
 function startProcess(
   script: readonly Answer[] = [],
   store = openStore(),
@@ -86,20 +86,20 @@ function startProcess(
   return client
 }
 
-/** Expect that a turn is committed with this number. */
-async function isCommitted(client: Client, session: string, turn: number): Promise<void> {
+/** Assert that a turn is committed with this number. */
+async function assertCommitted(client: Client, session: string, turn: number): Promise<void> {
   const answer = await client.say('Hello.', { session })
   assert.equal(answer.error, undefined)
   assert.equal(answer.turn, turn)
 }
 
-/** Expect that a turn is not committed, for this error. */
-async function isRefused(client: Client, session: string, error: string): Promise<void> {
+/** Assert that a turn fails with this error. */
+async function assertFails(client: Client, session: string, error: string): Promise<void> {
   const answer = await client.say('Hello.', { session })
   assert.equal(answer.error, error)
 }
 
-/** Call something once, in front of the next save. */
+/** Run `work` once, before the next save. */
 function beforeNextSave(store: DurableStore, work: () => Promise<void>): void {
   const save = store.save.bind(store)
   store.save = async (...values) => {
@@ -110,7 +110,7 @@ function beforeNextSave(store: DurableStore, work: () => Promise<void>): void {
 }
 
 describe('a store', { skip }, () => {
-  test('returns the snapshot that was saved last', async () => {
+  test('returns the latest snapshot', async () => {
     const store = openStore()
     const id = newId()
     assert.equal(await store.load(id), null)
@@ -130,7 +130,7 @@ describe('a store', { skip }, () => {
     assert.notEqual(await store.load(id, known), known)
   })
 
-  test('refuses a save that replaces another revision', async () => {
+  test('rejects a save with an outdated revision', async () => {
     const store = openStore()
     const id = newId()
     const first = await store.save(id, snapshotOf('one'), null)
@@ -140,7 +140,7 @@ describe('a store', { skip }, () => {
     await assert.rejects(store.save(id, snapshotOf('three'), null), Conflict)
   })
 
-  test('accepts one of many saves that replace the same revision', async () => {
+  test('accepts only one concurrent save', async () => {
     const id = newId()
     let revision: string | null = null
     for (let round = 0; round < 3; round++) {
@@ -169,7 +169,7 @@ describe('a store', { skip }, () => {
     assert.equal(await store.loadCheckpoint(id, uuid7()), null)
   })
 
-  test('quarantines a snapshot, which is then out of the way', async () => {
+  test('starts a new session after it quarantined a snapshot', async () => {
     const store = openStore()
     const id = newId()
     const revision = await store.save(id, snapshotOf('one'), null)
@@ -180,7 +180,7 @@ describe('a store', { skip }, () => {
     await store.save(id, snapshotOf('two'), null)
   })
 
-  test('has nothing of a session that was ended', async () => {
+  test('deletes all data of an ended session', async () => {
     const store = openStore()
     const id = newId()
     const revision = await store.save(id, snapshotOf('one'), null, uuid7())
@@ -192,7 +192,7 @@ describe('a store', { skip }, () => {
     assert.deepEqual(await store.quarantined(id), [])
   })
 
-  test('lists its sessions, if it can', async () => {
+  test('lists its sessions, if it supports lists', async () => {
     const store = openStore(backend, `${AGENT}-list`)
     await store.save('first', snapshotOf('one'), null)
     await store.save('second', snapshotOf('one'), null)
@@ -200,16 +200,16 @@ describe('a store', { skip }, () => {
     if (!(ids instanceof Unsupported)) assert.deepEqual(ids, ['first', 'second'])
   })
 
-  test('knows the actor of a session', async () => {
+  test('returns the actor of a session', async () => {
     const store = openStore(backend, `${AGENT}-owner`)
     await store.save('session', snapshotOf('one', 'ada'), null)
     assert.equal(await ownerOf(store, 'session'), 'ada')
     assert.equal(await ownerOf(store, 'unknown'), null)
   })
 
-  test('names no secret when it fails', async () => {
+  test('omits secrets from its errors', async () => {
     const failing = openStore(broken).save('session', snapshotOf('one'), null)
-    const error = await failing.catch((why) => why)
+    const error = await failing.catch((cause) => cause)
     assert.ok(error instanceof StoreUnavailable)
     assert.equal(error.indeterminate, false)
     assert.doesNotMatch(error.message, /hunter2/)
@@ -219,7 +219,7 @@ describe('a store', { skip }, () => {
 describe('the check of a store', { skip }, () => {
   const declared = { collection_id: 'sessions' } as Collection
 
-  test('leaves no session behind', async () => {
+  test('deletes its test session', async () => {
     const store = openStore(backend, `${AGENT}-check`)
     const findings = await checkStore(store, declared, true)
     const errors = findings.filter(({ severity }) => severity === 'error')
@@ -228,7 +228,7 @@ describe('the check of a store', { skip }, () => {
     assert.deepEqual(left, [])
   })
 
-  test('finds a store that drops a field', async () => {
+  test('reports a store that drops a field', async () => {
     const store = openStore(backend, `${AGENT}-fields`)
     const load = store.load.bind(store)
     store.load = async (...values) => {
@@ -238,7 +238,7 @@ describe('the check of a store', { skip }, () => {
     const findings = await checkStore(store, declared, true)
     const errors = findings.filter(({ severity }) => severity === 'error')
     assert.equal(errors.length, 1)
-    const message = 'A session that was saved comes back changed or without: app_data.turn.'
+    const message = 'A saved session comes back with changed or missing fields: app_data.turn.'
     assert.equal(errors[0]?.message, message)
   })
 })
@@ -248,10 +248,10 @@ describe('a session', { skip }, () => {
     const id = newId()
     const one = startProcess()
     const two = startProcess()
-    await isCommitted(one, id, 1)
-    await isCommitted(two, id, 2)
-    await isCommitted(one, id, 3)
-    await isCommitted(one, id, 4)
+    await assertCommitted(one, id, 1)
+    await assertCommitted(two, id, 2)
+    await assertCommitted(one, id, 3)
+    await assertCommitted(one, id, 4)
   })
 
   for (const isWritable of [true, false]) {
@@ -291,49 +291,49 @@ describe('a session', { skip }, () => {
     assert.deepEqual(restarted.model.conversations, [['1', 'a', '2', 'b', '3']])
   })
 
-  test('that another process ended begins again', async () => {
+  test('ended by another process starts new', async () => {
     const id = newId()
     const one = startProcess()
     const two = startProcess()
-    await isCommitted(one, id, 1)
+    await assertCommitted(one, id, 1)
     const { ended } = await two.end({ session: id })
     assert.equal(ended, true)
-    await isCommitted(one, id, 1)
-    await isCommitted(two, id, 2)
+    await assertCommitted(one, id, 1)
+    await assertCommitted(two, id, 2)
   })
 
-  test('that is unreadable is quarantined, and the next turn begins anew', async () => {
+  test('with unreadable data is quarantined, and the next turn starts new', async () => {
     const id = newId()
     const store = openStore()
     const client = startProcess()
-    await isCommitted(client, id, 1)
+    await assertCommitted(client, id, 1)
     const stored = (await store.load(id)) as Stored
     const damaged = stored.snapshot.replace('"turn":1', '"turn":-1')
     await store.save(id, damaged, stored.revision)
-    await isRefused(client, id, 'session_corrupt')
+    await assertFails(client, id, 'session_corrupt')
     const quarantined = await store.quarantined(id)
     assert.equal(quarantined.length, 1)
-    await isCommitted(startProcess(), id, 1)
-    await isCommitted(client, id, 2)
+    await assertCommitted(startProcess(), id, 1)
+    await assertCommitted(client, id, 2)
   })
 
-  test('of another program is refused, and left in place', async () => {
+  test('of another program is rejected and unchanged', async () => {
     const id = newId()
     const store = openStore()
     const client = startProcess()
-    await isCommitted(client, id, 1)
+    await assertCommitted(client, id, 1)
     const stored = (await store.load(id)) as Stored
     const newer = JSON.stringify({ ...JSON.parse(stored.snapshot), schema_version: '2.0' })
     const revision = await store.save(id, newer, stored.revision)
-    await isRefused(client, id, 'session_foreign')
-    await isRefused(client, id, 'session_foreign')
+    await assertFails(client, id, 'session_foreign')
+    await assertFails(client, id, 'session_foreign')
     const left = await store.load(id)
     assert.equal(left?.revision, revision)
   })
 
-  test('that is unreadable is read again first', async () => {
+  test('with unreadable data is read a second time first', async () => {
     const id = newId()
-    await isCommitted(startProcess(), id, 1)
+    await assertCommitted(startProcess(), id, 1)
     const store = openStore()
     const load = store.load.bind(store)
     store.load = async (...values) => {
@@ -341,10 +341,10 @@ describe('a session', { skip }, () => {
       const stored = (await load(...values)) as Stored
       return { ...stored, snapshot: '{' }
     }
-    await isCommitted(startProcess([], store), id, 2)
+    await assertCommitted(startProcess([], store), id, 2)
   })
 
-  test('that has become too large for the settings loses its oldest turns', async () => {
+  test('loses its oldest turns if it exceeds the limit', async () => {
     const id = newId()
     const before = startProcess([reply('a'.repeat(3000))])
     await before.say('one', { session: id })
@@ -359,49 +359,49 @@ describe('a session', { skip }, () => {
   test('is unchanged by a turn that is too large for the store', async () => {
     const id = newId()
     const client = startProcess([reply('a'), reply('x'.repeat(9000))])
-    await isCommitted(client, id, 1)
-    await isRefused(client, id, 'session_too_large')
-    await isCommitted(client, id, 2)
+    await assertCommitted(client, id, 1)
+    await assertFails(client, id, 'session_too_large')
+    await assertCommitted(client, id, 2)
   })
 
-  test('is changed by no turn where the store is read-only', async () => {
+  test('is unchanged by turns with a read-only store', async () => {
     const id = newId()
-    await isCommitted(startProcess(), id, 1)
+    await assertCommitted(startProcess(), id, 1)
     const reader = startProcess([], openStore(), SETTINGS, false)
-    await isCommitted(reader, id, 2)
-    await isCommitted(reader, id, 3)
+    await assertCommitted(reader, id, 2)
+    await assertCommitted(reader, id, 3)
     await reader.end({ session: id })
-    await isCommitted(reader, id, 1)
-    await isCommitted(startProcess(), id, 2)
+    await assertCommitted(reader, id, 1)
+    await assertCommitted(startProcess(), id, 2)
   })
 })
 
 describe('a save', { skip }, () => {
-  test('is refused if another process has continued the session', async () => {
+  test('conflicts if another process continued the session', async () => {
     const id = newId()
     const store = openStore()
     const slow = startProcess([], store)
     const fast = startProcess()
-    await isCommitted(slow, id, 1)
-    beforeNextSave(store, () => isCommitted(fast, id, 2))
-    await isRefused(slow, id, 'session_conflict')
-    await isCommitted(slow, id, 3)
+    await assertCommitted(slow, id, 1)
+    beforeNextSave(store, () => assertCommitted(fast, id, 2))
+    await assertFails(slow, id, 'session_conflict')
+    await assertCommitted(slow, id, 3)
   })
 
-  test('is refused if another process has ended the session', async () => {
+  test('conflicts if another process ended the session', async () => {
     const id = newId()
     const store = openStore()
     const slow = startProcess([], store)
     const fast = startProcess()
-    await isCommitted(slow, id, 1)
+    await assertCommitted(slow, id, 1)
     beforeNextSave(store, async () => {
       await fast.end({ session: id })
     })
-    await isRefused(slow, id, 'session_conflict')
-    await isCommitted(slow, id, 1)
+    await assertFails(slow, id, 'session_conflict')
+    await assertCommitted(slow, id, 1)
   })
 
-  test('counts if only the answer of the store is lost', async () => {
+  test('succeeds if only the response of the store is lost', async () => {
     const id = newId()
     const store = openStore()
     const save = store.save.bind(store)
@@ -409,21 +409,21 @@ describe('a save', { skip }, () => {
       await save(...values)
       throw new StoreUnavailable('no answer')
     }
-    await isCommitted(startProcess([], store), id, 1)
-    await isCommitted(startProcess(), id, 2)
+    await assertCommitted(startProcess([], store), id, 1)
+    await assertCommitted(startProcess(), id, 2)
   })
 
-  test('that does not reach the store is an error', async () => {
+  test('fails if the request does not reach the store', async () => {
     const id = newId()
     const store = openStore()
     store.save = async () => {
       throw new StoreUnavailable('no answer')
     }
-    await isRefused(startProcess([], store), id, 'store_unavailable')
-    await isCommitted(startProcess(), id, 1)
+    await assertFails(startProcess([], store), id, 'store_unavailable')
+    await assertCommitted(startProcess(), id, 1)
   })
 
-  test('is finished although its client leaves', async () => {
+  test('completes although its client disconnects', async () => {
     const id = newId()
     const store = openStore()
     const client = startProcess([], store)
@@ -437,6 +437,6 @@ describe('a save', { skip }, () => {
     await assert.rejects(turn, { name: 'AbortError' })
     left.resolve()
     await client.runtime.turns.drain(1)
-    await isCommitted(startProcess(), id, 2)
+    await assertCommitted(startProcess(), id, 2)
   })
 })

@@ -1,4 +1,4 @@
-// A Valkey or Redis for the tests: the one at TEST_STORE_ADDRESS, or a server on PATH.
+// A Valkey or Redis server for the tests: at TEST_STORE_ADDRESS, or started from PATH.
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -9,10 +9,10 @@ const OPTIONS = ['--bind', '127.0.0.1', '--save', '', '--appendonly', 'no']
 const MISSING = 'set TEST_STORE_ADDRESS=valkey://127.0.0.1:6379, or install valkey-server'
 
 export const backend = { type: 'valkey', endpoint_secret: 'env:TEST_STORE', key_prefix: 'test' }
-/** A backend that cannot be reached. */
+/** An unreachable backend. */
 export const broken = { ...backend, endpoint_secret: 'env:TEST_BROKEN' }
 
-/** Start the server; `missing` says what to do where there is none. */
+/** Start the server; `missing` is an instruction if no server is available, else ''. */
 export async function startServer(): Promise<{ missing: string; stop: () => void }> {
   process.env.TEST_BROKEN = 'valkey://:hunter2@127.0.0.1:2'
   process.env.TEST_STORE = process.env.TEST_STORE_ADDRESS

@@ -6,20 +6,20 @@ import type { CoreSettings, Finding } from './harness/index.ts'
 import { OfflineModel, vendorEndpoint, vendorFindings, vendorModel } from './harness/vendor.ts'
 import type { VendorOptions } from './harness/vendor.ts'
 
-// What to look at when the provider refuses a call, and when it is not reached.
+// Settings to check when the provider refuses a call, and when it cannot be reached.
 export const CREDENTIALS = 'the AWS credentials'
 export const ADDRESS = 'AWS_REGION'
 
-// Such as `temperature`.
+// Further options, for example `temperature`.
 const OPTIONS: VendorOptions = {}
 
-/** Return the model of these settings. */
+/** Return the model for these settings. */
 export function buildModel(settings: CoreSettings): LanguageModel {
   if (settings.model === 'offline') return new OfflineModel()
   return vendorModel(settings, OPTIONS)
 }
 
-/** Return findings about missing or invalid settings of the model. */
+/** Return findings about missing or invalid model settings. */
 export function checkModel(settings: CoreSettings): Finding[] {
   return vendorFindings(settings)
 }

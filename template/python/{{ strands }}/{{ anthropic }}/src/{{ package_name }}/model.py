@@ -11,7 +11,7 @@ from .harness.vendor import OfflineModel, vendor_endpoint, vendor_findings, vend
 CREDENTIALS = "ANTHROPIC_API_KEY"
 ADDRESS = "ANTHROPIC_BASE_URL"
 
-# Options of `AnthropicModel` in Strands; Anthropic requires `max_tokens`, of one answer.
+# Options of `AnthropicModel` in Strands. Anthropic requires `max_tokens`, the limit of an answer.
 OPTIONS: dict[str, Any] = {"max_tokens": 8192}
 
 

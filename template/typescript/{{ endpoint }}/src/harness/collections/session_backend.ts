@@ -1,4 +1,4 @@
-// Sessions at an endpoint of your own: the fields of their collection.
+// Fields and checks of a collection that stores sessions at your own endpoint.
 
 import { z } from 'zod'
 
@@ -13,7 +13,7 @@ const BASE_URL = `https?://${HOST}(/[A-Za-z0-9._~:@!$&'()*+,;=%-]*)*(?<!/)`
 
 const TRANSPORT = ['backend', 'transport']
 const CREDENTIALS = [...TRANSPORT, 'credentials']
-// The fields that a source allows, of which it needs the first.
+// Allowed fields by source; the first is required.
 const SOURCE_FIELDS = { env: ['name', 'key'], aws_secrets_manager: ['secret_id', 'region', 'key'] }
 
 const RetryPolicy = z.strictObject({
@@ -22,7 +22,7 @@ const RetryPolicy = z.strictObject({
   backoff_ms: whole(0, 900_000).default(100),
 })
 
-/** How a request is authenticated; which fields a scheme and a source take is checked below. */
+/** The authentication of requests; `checkCredentials` checks the fields of each scheme. */
 const Credentials = z.strictObject({
   scheme: z.enum(['none', 'api-key', 'bearer-token', 'iam-role']),
   header: text("[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}", 'the name of a header').optional(),
@@ -68,7 +68,7 @@ export type LambdaTransport = z.output<typeof LambdaTransport>
 export type CustomConfig = z.output<typeof CustomConfig>
 type Transport = RestTransport | LambdaTransport
 
-/** Return the address itself, or the environment variable that `env:NAME` names. */
+/** Return the address itself, or the value of the variable in `env:NAME`. */
 export function resolve(reference: string): string {
   return reference.startsWith('env:') ? (process.env[reference.slice(4)]?.trim() ?? '') : reference
 }
@@ -86,7 +86,7 @@ const IS_URL = {
 
 export const backend = { secretRefs, backendFindings }
 
-/** Return the references that are read before the collection is used. */
+/** Return the references to resolve before the collection is used. */
 function secretRefs({ transport }: CustomConfig): SecretRef[] {
   if (!transport) return []
   const refs: SecretRef[] = []
@@ -102,14 +102,14 @@ function secretRefs({ transport }: CustomConfig): SecretRef[] {
   return refs
 }
 
-/** The fields that say where the endpoint is. */
+/** Return the address of the endpoint or function, by field. */
 function addressesOf(transport: Transport) {
   return transport.type === 'rest-api'
     ? { base_url: transport.base_url }
     : { function_arn: transport.function_arn, function_id: transport.function_id }
 }
 
-/** Check what concerns more than one field. */
+/** Check combinations of fields. */
 function* backendFindings(
   document: Document,
   { transport }: CustomConfig,
@@ -117,7 +117,7 @@ function* backendFindings(
   lifetime: string,
 ): Findings {
   if (lifetime === 'session') {
-    const message = 'custom does not store lifetime session: use valkey or s3.'
+    const message = 'custom does not support lifetime session: use valkey or s3.'
     yield document.finding('AML-E043', message, 'backend', 'type')
   }
   if (!transport) {
@@ -137,7 +137,7 @@ function* backendFindings(
   yield* checkCredentials(document, transport)
 }
 
-/** Whether credentials travel over plain http to another host. */
+/** Return whether credentials travel over plain http to another host. */
 function isExposed({ base_url: reference, credentials }: RestTransport): boolean {
   const address = resolve(reference)
   return isPlainHttp(address) && (credentials.scheme !== 'none' || address.includes('@'))
@@ -170,7 +170,7 @@ function* checkCredentials(document: Document, transport: Transport): Findings {
     if (field in credentials) continue
     yield document.finding('AML-E09C', `The credentials lack ${field}.`, ...CREDENTIALS, field)
   }
-  if (ofScheme.includes('source') && !source) return // which fields apply is not known
+  if (ofScheme.includes('source') && !source) return // the other fields depend on the source
   for (const field of Object.keys(credentials)) {
     if (['scheme', ...ofScheme, ...ofSource].includes(field)) continue
     const message = `${field} does not apply to this scheme and source: delete it.`

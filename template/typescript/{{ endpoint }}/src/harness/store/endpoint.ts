@@ -1,4 +1,9 @@
-// Sessions at an endpoint of your own: the contract of six operations, over REST or Lambda.
+// Sessions at your own endpoint: the `custom` backend of the memory-collection specification.
+//
+// The endpoint implements six operations, over REST or as a Lambda function. If it sends ETags,
+// saves are conditional: `If-Match` with the ETag of the last load, or `If-None-Match: *`. The
+// endpoint rejects a conflicting save with 412. tests/harness/reference_endpoint.ts is a complete
+// example.
 
 import { isUtf8 } from 'node:buffer'
 import { unescape } from 'node:querystring' // never throws, unlike decodeURIComponent
@@ -19,18 +24,20 @@ import {
 import { log } from '../log.ts'
 import type { Stored } from '../sessions/session_store.ts'
 import { Conflict, decode, type DurableStore, StoreUnavailable, Unsupported } from './base.ts'
-import { unavailable, UUID7, type Warning, withinSeconds } from './base.ts'
+import { unavailable, UUID7, type StoreWarning, withinSeconds } from './base.ts'
 
 const LATEST = 'latest'
+const LAST_WINS = 'when two processes continue a session, the last save wins'
 const ETAG = /^(?!\*$)[!-~]{1,256}$/
-const [PAGE, MAX_PAGES] = [1000, 100]
-/** The fields that the specification shows; an endpoint may drop all others. */
+const PAGE = 1000
+const MAX_PAGES = 100
+/** The specification documents these fields; an endpoint may drop all other fields. */
 const FIELDS = ['schema_version', 'created_at']
 const DATA_FIELDS = ['messages', 'state', 'system_prompt']
-/** The key in `data.state` of what has no field in the specification. No agent has such a key. */
+/** The key in `data.state` for undocumented fields. No agent uses this key. */
 const RECORD = '_agent_template_session'
-const NOT_MARKED = 'the endpoint did not store the mark of a quarantined snapshot in `data.state`'
-/** The value of a stored snapshot that is not JSON. */
+const NOT_MARKED = 'the endpoint did not store the marker of a quarantined snapshot in `data.state`'
+/** Stands for a stored snapshot that is not JSON. */
 const UNREADABLE = Symbol('unreadable')
 
 type Fields = Record<string, unknown>
@@ -44,55 +51,61 @@ export interface Request extends Fields {
   scope?: { type: string; scope_id: string }
 }
 
-/** The conditions that HTTP calls If-Match and If-None-Match. */
+/** The values of If-Match and If-None-Match. */
 export interface Condition {
   match?: string | null | undefined
   noneMatch?: string | null | undefined
 }
 
-/** The answer to an operation; over Lambda too it has the status that HTTP would have. */
+/** The answer to an operation, with an HTTP status also over Lambda. */
 export interface Answer {
   status: number
   value?: unknown
   etag?: string | null
   raw?: Buffer
-  /** Milliseconds. */
+  /** The time to the next attempt, in milliseconds. */
   retryAfter?: number
-  /** Why this is not an answer of the endpoint itself. */
+  /** The reason for an error that is not the endpoint's own. */
   failure?: string
 }
 
-/** The way to an endpoint. */
+/** Sends requests to an endpoint. */
 export interface Transport {
-  /** What it connects to, without secrets. */
+  /** The address of the endpoint, without secrets. */
   readonly contact: string
   send(request: Request, condition: Condition, stop: AbortSignal): Promise<Answer>
   close(): void
 }
 
-/** The sessions of one agent at an endpoint, whose ETags are the revisions. */
+/**
+ * A DurableStore of the agent's snapshots at an endpoint; ETags are the revisions.
+ *
+ * A quarantined snapshot moves to the scope `<agent_id>.set-aside`; agent ids have no dot. A marker
+ * replaces it as the latest snapshot.
+ */
 export class EndpointStore implements DurableStore {
   readonly contact: string
   readonly #client: EndpointClient
   readonly #agent: string
-  readonly #quarantine: string
+  readonly #quarantineScope: string
   #hasEtags = true
-  #isWarned = false
+  #hasWarned = false
 
   constructor(client: EndpointClient, agentId: string) {
     this.contact = client.contact
     this.#client = client
     this.#agent = agentId
-    this.#quarantine = `${agentId}.set-aside` // not the scope of an agent: their ids have no dot
+    this.#quarantineScope = `${agentId}.set-aside`
   }
 
   async load(sessionId: string, known: Stored | null = null): Promise<Stored | null> {
-    const [client, agent] = [this.#client, this.#agent]
+    const client = this.#client
+    const agent = this.#agent
     const answer = await client.loadSnapshot(sessionId, agent, LATEST, known?.revision)
     const { status, value, etag = null } = answer
     if (status === 304) return known
     if (value === null) return null
-    this.#noteEtag(etag)
+    this.#checkEtag(etag)
     if (isMarker(value)) return null
     if (value === UNREADABLE) return { revision: etag, snapshot: decode(answer.raw ?? Buffer.of()) }
     const manifest = known ? null : await client.loadManifest(sessionId, agent)
@@ -116,7 +129,7 @@ export class EndpointStore implements DurableStore {
       revision = await this.#replace(sessionId, wire, etag)
     }
     await this.#client.saveManifest(sessionId, this.#agent).catch((error: Error) => {
-      log('WARNING', `session ${sessionId}: no manifest: ${error.message}`)
+      log('WARNING', `session ${sessionId}: the manifest was not saved: ${error.message}`)
     })
     if (checkpoint) await this.saveCheckpoint(sessionId, snapshot, checkpoint)
     return revision
@@ -125,7 +138,10 @@ export class EndpointStore implements DurableStore {
   async saveCheckpoint(sessionId: string, snapshot: string, checkpoint: string): Promise<void> {
     const saved = this.#client.saveSnapshot(sessionId, this.#agent, checkpoint, toWire(snapshot))
     await saved.catch((error: Error) => {
-      log('WARNING', `session ${sessionId}: no checkpoint: ${error.message || 'conflict'}`)
+      log(
+        'WARNING',
+        `session ${sessionId}: the checkpoint was not saved: ${error.message || 'a conflict'}`,
+      )
     })
   }
 
@@ -146,18 +162,18 @@ export class EndpointStore implements DurableStore {
     const state = isUtf8(raw)
       ? { set_aside: raw.toString() }
       : { set_aside_base64: raw.toString('base64') }
-    const name = await this.#setAside(sessionId, state)
-    const mark = await this.#replace(sessionId, marker(name), revision)
-    const found = await this.#client.loadSnapshot(sessionId, this.#agent, LATEST)
-    // With another ETag it is a session that another process began in between.
-    const isNew = mark !== null && ![null, mark, revision].includes(found.etag ?? null)
-    if (found.value !== null && !isMarker(found.value) && !isNew)
+    const name = await this.#saveQuarantined(sessionId, state)
+    const markerEtag = await this.#replace(sessionId, marker(name), revision)
+    const latest = await this.#client.loadSnapshot(sessionId, this.#agent, LATEST)
+    // Another ETag belongs to a new session that another process has started.
+    const isNew = markerEtag !== null && ![null, markerEtag, revision].includes(latest.etag ?? null)
+    if (latest.value !== null && !isMarker(latest.value) && !isNew)
       throw new StoreUnavailable(NOT_MARKED)
     return name
   }
 
   async quarantined(sessionId: string): Promise<string[]> {
-    return await this.#client.listSnapshotIds(sessionId, this.#quarantine)
+    return await this.#client.listSnapshotIds(sessionId, this.#quarantineScope)
   }
 
   async end(sessionId: string): Promise<void> {
@@ -168,7 +184,7 @@ export class EndpointStore implements DurableStore {
     throw new Unsupported('The contract of a custom backend has no operation that lists sessions.')
   }
 
-  async warnings(): Promise<Warning[]> {
+  async warnings(): Promise<StoreWarning[]> {
     return []
   }
 
@@ -176,38 +192,38 @@ export class EndpointStore implements DurableStore {
     this.#client.close()
   }
 
-  /** Store what is quarantined, unless the last attempt did, and return its name. */
-  async #setAside(sessionId: string, state: Fields): Promise<string> {
+  /** Save a quarantined snapshot, unless an earlier attempt saved it; return its name. */
+  async #saveQuarantined(sessionId: string, state: Fields): Promise<string> {
     const last = (await this.quarantined(sessionId)).at(-1)
     if (last) {
-      const { value } = await this.#client.loadSnapshot(sessionId, this.#quarantine, last)
+      const { value } = await this.#client.loadSnapshot(sessionId, this.#quarantineScope, last)
       if (isDeepStrictEqual(stateOf(value), state)) return last
     }
     const name = uuid7()
-    const kept = withoutMessages({ state })
-    await this.#client.saveSnapshot(sessionId, this.#quarantine, name, kept)
+    const snapshot = withoutMessages({ state })
+    await this.#client.saveSnapshot(sessionId, this.#quarantineScope, name, snapshot)
     return name
   }
 
   async #replace(sessionId: string, wire: object, match: string | null): Promise<string | null> {
-    // Without ETags there is nothing to compare: the condition would fail for ever.
+    // Without ETags the condition would always fail.
     const condition = { match, noneMatch: match === null && this.#hasEtags ? '*' : null }
     return await this.#client.saveSnapshot(sessionId, this.#agent, LATEST, wire, condition)
   }
 
-  #noteEtag(etag: string | null): void {
+  #checkEtag(etag: string | null): void {
     this.#hasEtags = etag !== null
-    if (etag !== null || this.#isWarned) return
-    this.#isWarned = true
-    log('WARNING', `${this.contact} sends no ETag: if two processes save, the last one wins`)
+    if (etag !== null || this.#hasWarned) return
+    this.#hasWarned = true
+    log('WARNING', `${this.contact} sends no ETag: ${LAST_WINS}`)
   }
 }
 
 /**
- * A snapshot as the contract has it, with all that its `data` must have.
+ * Return a committed snapshot in the form of the contract.
  *
- * What the specification does not show is in `data.state` too. Earlier releases read it where it
- * was, and so does this one if the endpoint keeps it there.
+ * Undocumented fields are also copied into `data.state`, because an endpoint may drop them. Earlier
+ * releases read them only from their original place.
  */
 function toWire(snapshot: string): Fields {
   const value = JSON.parse(snapshot)
@@ -218,32 +234,33 @@ function toWire(snapshot: string): Fields {
 }
 
 /**
- * A snapshot as it was committed. A foreign version in the manifest is that of the snapshot.
+ * Return the committed snapshot; an unknown version in the manifest applies to the snapshot.
  *
- * The snapshot of another runtime, which is of version "1", may have no `app_data`.
+ * Snapshots of other runtimes have version "1" and may lack `app_data`.
  */
-function fromWire(given: Fields, manifest: Fields | null): string {
+function fromWire(snapshot: Fields, manifest: Fields | null): string {
   const app_data = { actor: null, turn: 1, key: null, reply: '' }
-  const restored = isObject(given.data) ? withRecord(given, given.data) : given
-  const value: Fields = { ...(given.schema_version === '1' && { app_data }), ...restored }
+  const restored = isObject(snapshot.data) ? withRecord(snapshot, snapshot.data) : snapshot
+  const value: Fields = { ...(snapshot.schema_version === '1' && { app_data }), ...restored }
   const version = manifest ? manifest.schema_version : '1.0'
   if (version !== '1' && version !== '1.0') value.schema_version = `${version} in its manifest`
   try {
     return JSON.stringify(value)
   } catch {
-    return '' // it is nested too deeply
+    return '' // the value is nested too deeply
   }
 }
 
-/** A snapshot with what `toWire` put into its state, if the endpoint dropped that. */
-function withRecord(given: Fields, stored: Fields): Fields {
-  const data = without(stored, ['system_prompt']) // the prompt of the code applies
-  const record = recordIn(given)
-  if (record === null) return { ...given, data }
-  data.state = without(stateOf(given), [RECORD])
-  const isOlder = hasFields(given.app_data) && !isDeepStrictEqual(given.app_data, record.app_data)
-  if (isOlder) return { ...given, data } // an earlier release saved it
-  const present = Object.entries(given).filter(([, value]) => value !== null)
+/** Restore the fields that `toWire` copied into the state, if the endpoint dropped them. */
+function withRecord(snapshot: Fields, stored: Fields): Fields {
+  const data = without(stored, ['system_prompt']) // the agent's code provides the prompt
+  const record = recordIn(snapshot)
+  if (record === null) return { ...snapshot, data }
+  data.state = without(stateOf(snapshot), [RECORD])
+  const { app_data } = snapshot
+  const isOlder = hasFields(app_data) && !isDeepStrictEqual(app_data, record.app_data)
+  if (isOlder) return { ...snapshot, data } // an earlier release saved the snapshot
+  const present = Object.entries(snapshot).filter(([, value]) => value !== null)
   const others = isObject(record.data) ? record.data : {}
   return { ...record, ...Object.fromEntries(present), data: { ...others, ...data } }
 }
@@ -253,15 +270,15 @@ function recordIn(value: unknown): Fields | null {
   return isObject(record) ? record : null
 }
 
-/** The `data.state` of a snapshot. */
+/** Return the `data.state` of a snapshot. */
 function stateOf(value: unknown): Fields {
   const data = isObject(value) ? value.data : null
   return isObject(data) && isObject(data.state) ? data.state : {}
 }
 
-/** The snapshot that takes the place of a quarantined one. */
+/** Return a snapshot that replaces a quarantined snapshot. */
 function marker(name: string): Fields {
-  const app_data = { set_aside: name } // where earlier releases look for it
+  const app_data = { set_aside: name } // the place that earlier releases read
   return { ...withoutMessages({ state: { [RECORD]: { app_data } } }), app_data }
 }
 
@@ -270,7 +287,7 @@ function withoutMessages(fields: Fields): Fields {
   return { data, schema_version: '1.0', created_at: now(), scope: 'agent' }
 }
 
-/** Whether a snapshot is a marker, or has nothing at all in its data. */
+/** Return whether a snapshot is a marker, or its data is empty. */
 function isMarker(value: unknown): boolean {
   if (!isObject(value) || !isObject(value.data)) return false
   const { app_data } = hasFields(value.app_data) ? value : (recordIn(value) ?? {})
@@ -278,7 +295,7 @@ function isMarker(value: unknown): boolean {
   return !Object.values(value.data).some(hasFields)
 }
 
-/** Whether a value is neither null nor empty. */
+/** Return whether a value is neither null nor empty. */
 function hasFields(value: unknown): boolean {
   return Boolean(typeof value === 'object' && value ? Object.keys(value).length > 0 : value)
 }
@@ -295,8 +312,8 @@ function now(): string {
   return `${new Date().toISOString().slice(0, 19)}Z`
 }
 
-/** An attempt that may be repeated. */
-class Failed extends Error {
+/** A failed attempt that the retry policy allows to repeat. */
+class AttemptError extends Error {
   readonly retryAfter: number
 
   constructor(retryAfter: number, options: ErrorOptions) {
@@ -305,19 +322,27 @@ class Failed extends Error {
   }
 }
 
-/** The six operations, with retries. Each throws StoreUnavailable for an unexpected answer. */
+/**
+ * The six operations of the contract, with retries.
+ *
+ * Methods throw StoreUnavailable, also for a response that violates the contract.
+ */
 export class EndpointClient {
   readonly contact: string
   readonly #transport: Transport
-  readonly #declared: RestConfig | LambdaTransport
+  readonly #config: RestConfig | LambdaTransport
 
-  constructor(transport: Transport, declared: RestConfig | LambdaTransport) {
+  constructor(transport: Transport, config: RestConfig | LambdaTransport) {
     this.contact = transport.contact
     this.#transport = transport
-    this.#declared = declared
+    this.#config = config
   }
 
-  /** Save the latest snapshot or, by a UUIDv7, a checkpoint; its ETag. Throws Conflict. */
+  /**
+   * Save the latest snapshot, or a checkpoint under a UUIDv7; return its ETag.
+   *
+   * Throws Conflict.
+   */
   async saveSnapshot(
     sessionId: string,
     scopeId: string,
@@ -326,65 +351,65 @@ export class EndpointClient {
     condition: Condition = {},
   ): Promise<string | null> {
     const isLatest = snapshotId === LATEST
-    const which = { snapshot_id: snapshotId, is_latest: isLatest }
-    const asked = { ...request('save_snapshot', sessionId, scopeId), ...which, snapshot }
-    const answer = await this.#call(asked, condition)
+    const fields = { snapshot_id: snapshotId, is_latest: isLatest, snapshot }
+    const request = { ...newRequest('save_snapshot', sessionId, scopeId), ...fields }
+    const answer = await this.#call(request, condition)
     if (answer.status === 412) throw new Conflict()
-    // A checkpoint that is there was saved by an earlier attempt.
-    if (isLatest || answer.status !== 409) this.#expectOk(asked, answer)
+    // 409: an earlier attempt saved the checkpoint.
+    if (isLatest || answer.status !== 409) this.#expectOk(request, answer)
     return answer.etag ?? null
   }
 
-  /** Load a snapshot: an object, UNREADABLE or null; status 304 where it still has that ETag. */
+  /** Return an answer with an object, UNREADABLE or null; status 304 if the ETag matches. */
   async loadSnapshot(
     sessionId: string,
     scopeId: string,
     snapshotId: string,
     noneMatch?: string | null,
   ): Promise<Answer> {
-    const asked = { ...request('load_snapshot', sessionId, scopeId), snapshot_id: snapshotId }
-    const answer = await this.#call(asked, { noneMatch })
-    return answer.status === 304 && noneMatch ? answer : this.#expectObject(asked, answer)
+    const request = { ...newRequest('load_snapshot', sessionId, scopeId), snapshot_id: snapshotId }
+    const answer = await this.#call(request, { noneMatch })
+    return answer.status === 304 && noneMatch ? answer : this.#expectObject(request, answer)
   }
 
-  /** List the ids of all checkpoints, ascending. */
+  /** Return the ids of all checkpoints, ascending. */
   async listSnapshotIds(sessionId: string, scopeId: string): Promise<string[]> {
     const all: string[] = []
     for (let page = 0; page < MAX_PAGES; page++) {
       const last = all.at(-1) ?? null
       const range = { limit: PAGE, start_after: last }
-      const asked = { ...request('list_snapshot_ids', sessionId, scopeId), ...range }
-      const answer = await this.#call(asked)
+      const request = { ...newRequest('list_snapshot_ids', sessionId, scopeId), ...range }
+      const answer = await this.#call(request)
       if (answer.status === 404) break
       const { snapshot_ids: ids } = (answer.value ?? {}) as { snapshot_ids?: unknown }
-      const isValid = Array.isArray(ids) && ids.every((one) => UUID7.test(one))
-      if (!isValid || ids.some((one, at) => at > 0 && one < ids[at - 1])) {
-        throw this.#unexpected(asked, answer, '{"snapshot_ids": [UUIDv7, ascending]}')
+      const isValid = Array.isArray(ids) && ids.every((id) => UUID7.test(id))
+      if (!isValid || ids.some((id, at) => at > 0 && id < ids[at - 1])) {
+        throw this.#unexpected(request, answer, '{"snapshot_ids": [UUIDv7s, ascending]}')
       }
-      if (!ids[0] || (last && ids[0] <= last)) break // the latter ignores start_after
+      if (!ids[0] || (last && ids[0] <= last)) break // the endpoint ignores start_after
       all.push(...ids)
     }
     return all
   }
 
-  /** Delete all of a session, known or not. */
+  /** Delete all data of a session. Idempotent. */
   async deleteSession(sessionId: string): Promise<void> {
-    const asked: Request = { operation: 'delete_session', session_id: sessionId }
-    const answer = await this.#call(asked)
-    if (answer.status !== 404) this.#expectOk(asked, answer)
+    const request: Request = { operation: 'delete_session', session_id: sessionId }
+    const answer = await this.#call(request)
+    if (answer.status !== 404) this.#expectOk(request, answer)
   }
 
-  /** Save the manifest: the schema of the snapshots, and when the latest was committed. */
+  /** Save the manifest: the schema version of snapshots, and the time of the last commit. */
   async saveManifest(sessionId: string, scopeId: string): Promise<void> {
     const manifest = { schema_version: '1.0', updated_at: now() }
-    const asked = { ...request('save_manifest', sessionId, scopeId), manifest }
-    this.#expectOk(asked, await this.#call(asked))
+    const request = { ...newRequest('save_manifest', sessionId, scopeId), manifest }
+    this.#expectOk(request, await this.#call(request))
   }
 
-  /** Load the manifest, or null. */
+  /** Return the manifest, or null. */
   async loadManifest(sessionId: string, scopeId: string): Promise<Fields | null> {
-    const asked = request('load_manifest', sessionId, scopeId)
-    const { value } = this.#expectObject(asked, await this.#call(asked))
+    const request = newRequest('load_manifest', sessionId, scopeId)
+    const { value } = this.#expectObject(request, await this.#call(request))
     return value === UNREADABLE ? {} : (value as Fields | null)
   }
 
@@ -393,13 +418,13 @@ export class EndpointClient {
   }
 
   /**
-   * Send an operation; return an answer with status 2xx, 304, 404, 409 or 412.
+   * Send a request; return an answer with status 2xx, 304, 404, 409 or 412.
    *
-   * All attempts together take at most max_attempts x timeout_ms. Throws StoreUnavailable.
+   * The retry policy applies, within max_attempts * timeout_ms. Throws StoreUnavailable.
    */
   async #call(request: Request, condition: Condition = {}): Promise<Answer> {
-    const { timeout_ms: time, retry_policy: policy } = this.#declared
-    const what = `${request.operation} of ${this.contact}`
+    const { timeout_ms: time, retry_policy: policy } = this.#config
+    const call = `${request.operation} of ${this.contact}`
     const end = performance.now() + policy.max_attempts * time
     let indeterminate = false // of any attempt
     const attempt = async () => {
@@ -409,57 +434,57 @@ export class EndpointClient {
       try {
         answer = await withinSeconds(seconds, send)
       } catch (error) {
-        const cause = unavailable(what, error)
+        const cause = unavailable(call, error)
         indeterminate ||= cause.indeterminate
-        throw new Failed(0, { cause })
+        throw new AttemptError(0, { cause })
       }
       const { status, retryAfter = 0, failure = `HTTP ${status}` } = answer
       const isExpected = (status >= 200 && status < 300) || [304, 404, 409, 412].includes(status)
       const isRetried = policy.on_status.includes(status)
-      if (isExpected && !answer.failure) return answer // whatever on_status lists
+      if (isExpected && !answer.failure) return answer // even if on_status lists it
       indeterminate ||= status < 400 || status >= 500
-      const cause = new StoreUnavailable(`${what}: ${failure}`)
-      throw isRetried ? new Failed(retryAfter, { cause }) : cause
+      const cause = new StoreUnavailable(`${call}: ${failure}`)
+      throw isRetried ? new AttemptError(retryAfter, { cause }) : cause
     }
     try {
       return await pRetry(attempt, {
         retries: policy.max_attempts - 1,
         minTimeout: policy.backoff_ms / 2,
-        randomize: true, // once to twice as long
+        randomize: true, // multiplies the pause by 1 to 2
         maxRetryTime: policy.max_attempts * time,
         shouldRetry: async ({ error, retryDelay }) => {
-          const pause = error instanceof Failed ? error.retryAfter - retryDelay : 0
+          const pause = error instanceof AttemptError ? error.retryAfter - retryDelay : 0
           if (performance.now() + retryDelay + Math.max(pause, 0) >= end) return false
           if (pause > 0) await sleep(pause)
-          return error instanceof Failed
+          return error instanceof AttemptError
         },
       })
     } catch (error) {
-      const { message } = (error instanceof Failed ? error.cause : error) as Error
+      const { message } = (error instanceof AttemptError ? error.cause : error) as Error
       throw new StoreUnavailable(message, { indeterminate })
     }
   }
 
-  #expectOk(asked: Request, answer: Answer): void {
+  #expectOk(request: Request, answer: Answer): void {
     const { ok } = (answer.value ?? {}) as { ok?: unknown }
-    if (ok !== true) throw this.#unexpected(asked, answer, '{"ok": true}')
+    if (ok !== true) throw this.#unexpected(request, answer, '{"ok": true}')
   }
 
-  #expectObject(asked: Request, answer: Answer): Answer {
+  #expectObject(request: Request, answer: Answer): Answer {
     if (answer.status === 404) return { ...answer, value: null }
     const { status, value } = answer
     const isValid = value === null || value === UNREADABLE || isObject(value)
-    if (status >= 300 || !isValid) throw this.#unexpected(asked, answer, 'an object or null')
+    if (status >= 300 || !isValid) throw this.#unexpected(request, answer, 'an object or null')
     return answer
   }
 
-  #unexpected(asked: Request, { status }: Answer, wanted: string): StoreUnavailable {
-    const what = `${asked.operation} of ${this.contact}: HTTP ${status}, expected ${wanted}`
-    return new StoreUnavailable(what, { indeterminate: status < 400 || status >= 500 })
+  #unexpected(request: Request, { status }: Answer, wanted: string): StoreUnavailable {
+    const message = `${request.operation} of ${this.contact}: HTTP ${status}, expected ${wanted}`
+    return new StoreUnavailable(message, { indeterminate: status < 400 || status >= 500 })
   }
 }
 
-function request(operation: Operation, sessionId: string, scopeId: string): Request {
+function newRequest(operation: Operation, sessionId: string, scopeId: string): Request {
   return { operation, session_id: sessionId, scope: { type: 'agent', scope_id: scopeId } }
 }
 
@@ -472,18 +497,18 @@ const ROUTES = {
   load_manifest: ['GET', '/manifests'],
 } as const
 
-/** An HTTP service. Redirects are not followed: they would take the credentials along. */
+/** An HTTP service. It follows no redirects: they would leak the credentials. */
 export class RestTransport implements Transport {
   readonly contact: string
-  readonly #declared: RestConfig
+  readonly #config: RestConfig
   readonly #url: URL | null
   readonly #maxBytes: number
   readonly #secrets: Secrets
 
-  constructor(declared: RestConfig, maxBytes: number, secrets: Secrets) {
-    this.#url = serviceUrl(resolve(declared.base_url))
-    this.contact = this.#url?.origin ?? `the address ${declared.base_url}`
-    this.#declared = declared
+  constructor(config: RestConfig, maxBytes: number, secrets: Secrets) {
+    this.#url = serviceUrl(resolve(config.base_url))
+    this.contact = this.#url?.origin ?? `the address ${config.base_url}`
+    this.#config = config
     this.#maxBytes = maxBytes
     this.#secrets = secrets
   }
@@ -495,18 +520,18 @@ export class RestTransport implements Transport {
     if (condition.match) headers.set('If-Match', condition.match)
     if (condition.noneMatch) headers.set('If-None-Match', condition.noneMatch)
     if (!this.#url) {
-      const what = 'this is not an http:// or https:// address of a service'
-      throw new StoreUnavailable(what, { indeterminate: false })
+      const message = 'base_url is not the http:// or https:// address of a service'
+      throw new StoreUnavailable(message, { indeterminate: false })
     }
     await this.#authorize(headers, this.#url)
-    const mayBeRotated = this.#declared.credentials.source === 'aws_secrets_manager'
+    const mayBeRotated = this.#config.credentials.source === 'aws_secrets_manager'
     let address = this.#url.origin + this.#url.pathname.replace(/\/+$/, '') + path
     let body: string | null = null
     if (method === 'POST') {
       headers.set('Content-Type', 'application/json')
       body = JSON.stringify(request)
     } else if (method === 'DELETE') {
-      address += request.session_id // its characters are all allowed in a path
+      address += request.session_id // session ids need no escapes in a path
     } else {
       const query = new URLSearchParams()
       const flat = { ...plain, scope_type: scope?.type, scope_id: scope?.scope_id }
@@ -515,45 +540,47 @@ export class RestTransport implements Transport {
       }
       address += `?${query}`
     }
-    const sent = { method, headers, body, redirect: 'manual', signal: stop } as const
-    let response = await fetch(address, sent)
+    const options = { method, headers, body, redirect: 'manual', signal: stop } as const
+    let response = await fetch(address, options)
     if (mayBeRotated && [401, 403].includes(response.status)) {
       await response.body?.cancel()
       await this.#authorize(headers, this.#url, true)
-      response = await fetch(address, sent)
+      response = await fetch(address, options)
     }
-    return judge(response, await readBody(response.body ?? Readable.from([]), this.#maxBytes))
+    return toAnswer(response, await readBody(response.body ?? Readable.from([]), this.#maxBytes))
   }
 
   close(): void {}
 
   async #authorize(headers: Headers, url: URL, wasRefused = false): Promise<void> {
-    const { scheme, source, name, secret_id: id = '', ...how } = this.#declared.credentials
+    const { scheme, source, name, secret_id: id = '', ...rest } = this.#config.credentials
     if (scheme === 'none') {
       const { username, password } = url
       const user = username + password && unescape(`${username}:${password}`)
       if (user) headers.set('Authorization', `Basic ${Buffer.from(user).toString('base64')}`)
       return
     }
-    const { key = null, region = null, header = 'Authorization' } = how
+    const { key = null, region = null, header = 'Authorization' } = rest
     const reference = source === 'env' ? `env:${name}` : id
     const value = (await this.#secrets.get({ reference, key, region }, wasRefused)).trim()
     if (!/^[!-~]([ -~]*[!-~])?$/.test(value)) {
-      const what = 'the credentials have characters that no header can have'
-      throw new StoreUnavailable(what, { indeterminate: false })
+      const message = 'the credentials have characters that a header cannot contain'
+      throw new StoreUnavailable(message, { indeterminate: false })
     }
     headers.set(header, scheme === 'bearer-token' ? `Bearer ${value}` : value)
   }
 }
 
-function judge({ status, ok, headers }: Response, raw: Buffer): Answer {
-  const [after, type] = [headers.get('Retry-After') ?? '', headers.get('Content-Type') ?? '']
+/** Parse a response. Throws StoreUnavailable. */
+function toAnswer({ status, ok, headers }: Response, raw: Buffer): Answer {
+  const after = headers.get('Retry-After') ?? ''
+  const type = headers.get('Content-Type') ?? ''
   if (!ok) return { status, retryAfter: /^[0-9]{1,6}$/.test(after) ? Number(after) * 1000 : 0 }
   const etag = checkEtag(headers.get('ETag'))
   try {
     return { status, value: parse(raw), etag, raw }
   } catch {
-    // Without a length it may be the connection that was cut, and not what is stored.
+    // Without a length, a broken connection may have cut the body.
     const isWhole = headers.has('Content-Length') || headers.has('Transfer-Encoding')
     if (etag && raw.length > 0 && isWhole && type.includes('json')) {
       return { status, value: UNREADABLE, etag, raw }
@@ -562,26 +589,26 @@ function judge({ status, ok, headers }: Response, raw: Buffer): Answer {
   }
 }
 
-/** Return the value of a JSON text in UTF-8, or throw. */
+/** Parse JSON in UTF-8. Throws SyntaxError. */
 export function parse(body: Uint8Array): unknown {
   return JSON.parse(decode(body))
 }
 
-/** Return an ETag that can be sent back, or null. Throws StoreUnavailable. */
+/** Return a valid ETag, or null. Throws StoreUnavailable. */
 export function checkEtag(etag: unknown): string | null {
   if (etag === null || etag === undefined || etag === '') return null
   if (typeof etag === 'string' && ETAG.test(etag)) return etag
-  throw new StoreUnavailable('the ETag must have 1 to 256 visible characters, and not be *')
+  throw new StoreUnavailable('the ETag must have 1 to 256 visible characters and must not be *')
 }
 
-/** Return all of a body. Throws StoreUnavailable where it is longer than allowed. */
+/** Return a body of at most `maxBytes`. Throws StoreUnavailable. */
 export async function readBody(body: AsyncIterable<Uint8Array>, maxBytes: number): Promise<Buffer> {
   const chunks: Uint8Array[] = []
   let size = 0
   for await (const chunk of body) {
     chunks.push(chunk)
     size += chunk.length
-    if (size > maxBytes) throw new StoreUnavailable(`the answer is longer than ${maxBytes} bytes`)
+    if (size > maxBytes) throw new StoreUnavailable(`the response exceeds ${maxBytes} bytes`)
   }
   return Buffer.concat(chunks)
 }

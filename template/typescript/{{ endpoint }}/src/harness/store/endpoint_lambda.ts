@@ -1,4 +1,4 @@
-// An endpoint in a Lambda function, which is called with the AWS credentials of this process.
+// Calls the `custom` backend as a Lambda function, with the AWS credentials of this process.
 
 import { InvokeCommand, LambdaClient, type LambdaServiceException } from '@aws-sdk/client-lambda'
 
@@ -8,23 +8,28 @@ import { StoreUnavailable } from './base.ts'
 import { type Answer, checkEtag, type Condition, parse, readBody } from './endpoint.ts'
 import type { Request, Transport } from './endpoint.ts'
 
-/** A function that finds the operation in its payload, and the conditions of a save too. */
+/**
+ * Sends an operation as the payload of a function.
+ *
+ * The payload has the conditions of a save as `if_match` and `if_none_match`. The function returns
+ * the ETag as `etag`, and {"ok": false, "error": "conflict"} for 412.
+ */
 export class LambdaTransport implements Transport {
   readonly contact: string
   readonly #function: string
   readonly #maxBytes: number
   #client: LambdaClient | null = null
 
-  constructor(declared: LambdaConfig, maxBytes: number) {
-    const given = declared.function_arn ?? declared.function_id ?? ''
-    this.#function = resolve(given)
+  constructor(config: LambdaConfig, maxBytes: number) {
+    const declared = config.function_arn ?? config.function_id ?? ''
+    this.#function = resolve(declared)
     this.#maxBytes = maxBytes
-    this.contact = `Lambda function ${this.#function || given}`
+    this.contact = `Lambda function ${this.#function || declared}`
   }
 
   async send(request: Request, condition: Condition, stop: AbortSignal): Promise<Answer> {
     const payload: Request = { ...request }
-    // No answer to a load says "unchanged".
+    // The contract has no "unchanged" for a load.
     if (request.operation === 'save_snapshot') {
       if (condition.match) payload.if_match = condition.match
       if (condition.noneMatch) payload.if_none_match = condition.noneMatch
@@ -37,14 +42,14 @@ export class LambdaTransport implements Transport {
     try {
       const answer = await this.#client.send(command, { abortSignal: stop })
       if (answer.FunctionError) return { status: 500, failure: 'the function failed' }
-      return judge(answer.Payload ?? Buffer.of())
+      return toAnswer(answer.Payload ?? Buffer.of())
     } catch (error) {
       if (error instanceof StoreUnavailable) {
-        throw new StoreUnavailable(error.message.replace(/\n[^]*/, '')) // without the SDK's hints
+        throw new StoreUnavailable(error.message.replace(/\n[^]*/, '')) // omit hints that the SDK adds
       }
       const { $metadata } = error as Partial<LambdaServiceException>
       const status = $metadata?.httpStatusCode ?? 0
-      if (status < 300) throw error // the connection broke, if need be within the answer
+      if (status < 300) throw error // the connection broke, possibly within the response
       return { status, failure: describe(error) }
     }
   }
@@ -59,7 +64,7 @@ export class LambdaTransport implements Transport {
     const client = new LambdaClient({
       ...(region && { region }),
       maxAttempts: 1,
-      requestHandler: { socketAcquisitionWarningTimeout: 1 }, // its timer would outlive a failure
+      requestHandler: { socketAcquisitionWarningTimeout: 1 }, // its timer would outlive a failed call
       streamCollector: (stream: AsyncIterable<Uint8Array>) => readBody(stream, this.#maxBytes),
     })
     await client.config.region().catch(() => {
@@ -69,12 +74,13 @@ export class LambdaTransport implements Transport {
   }
 }
 
-function judge(body: Uint8Array): Answer {
+/** Parse a payload. Throws StoreUnavailable. */
+function toAnswer(body: Uint8Array): Answer {
   let value: unknown
   try {
     value = parse(body)
   } catch {
-    throw new StoreUnavailable('the payload of the answer is not JSON')
+    throw new StoreUnavailable('the payload of the response is not JSON')
   }
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     return { status: 200, value }
@@ -84,7 +90,7 @@ function judge(body: Uint8Array): Answer {
   return { status: 200, value: rest, etag: checkEtag(etag), raw: toBytes(rest, body) }
 }
 
-/** The JSON of a value; the payload itself where that is nested too deeply. */
+/** Return the JSON of a value, or the payload if the value is nested too deeply. */
 function toBytes(value: unknown, payload: Uint8Array): Buffer {
   try {
     return Buffer.from(JSON.stringify(value))

@@ -1,4 +1,4 @@
-// The turns that run or wait, for an autoscaler, as a capability.
+// The capability that reports running and waiting turns to an autoscaler.
 
 import type { IncomingMessage, ServerResponse } from 'node:http'
 
@@ -7,7 +7,7 @@ import type { Runtime } from '../modules.ts'
 
 const TYPE = 'text/plain; version=0.0.4; charset=utf-8'
 
-/** Adds GET /metrics in the text format of Prometheus. It needs no token, and names nobody. */
+/** Adds GET /metrics in Prometheus text format, without a token and without personal data. */
 export class Metrics extends Capability {
   override publicRoutes(): Routes {
     return { 'GET /metrics': metrics }

@@ -1,8 +1,8 @@
-// The answers of Chat Completions servers, rewritten as the strict stream that clients expect.
+// Rewrites the responses of Chat Completions servers as the strict stream that clients expect.
 //
-// Servers differ in how they frame events, number tool calls and end an answer. `chatFetch`
-// rewrites the bytes of an answer before a client parses them. A stream that breaks off stays
-// without a finish reason, and the arguments of tool calls pass as the model sent them.
+// Servers frame events, number tool calls and end answers in different ways. `chatFetch` rewrites
+// the bytes of an answer before a client parses them. A broken stream keeps no finish reason, and
+// the arguments of tool calls are unchanged.
 
 import { randomBytes } from 'node:crypto'
 
@@ -11,14 +11,14 @@ import { boundedFetch } from './provider.ts'
 import type { CoreSettings } from '../settings.ts'
 
 const LINE_END = /\r\n|\n|\r/
-const JSON_MARK = /\\.?|["{}]/gs // with what a backslash escapes
-// In a request: within a JSON string the quotes would be escaped.
+const JSON_MARK = /\\.?|["{}]/gs // also matches escaped characters
+// Matches only a field of a request: JSON strings contain escaped quotes.
 const STREAMED = /"stream"\s*:\s*true/
-// Arguments that are no string.
+// Arguments that are not a string.
 const PLAIN_ARGUMENTS = /"(arguments|parameters|input)"\s*:\s*[^"\s]/
 
-// Finish reasons of servers, in lower case, by what they mean in Chat Completions.
-const WORDS = {
+// Finish reasons of servers, in lower case, by their equivalent in Chat Completions.
+const REASON_SYNONYMS = {
   '': 'none not_finished null',
   stop:
     'complete completed done end end_of_text end_turn eos eos_found eos_token finished ' +
@@ -32,21 +32,21 @@ const WORDS = {
     'guardrail_intervened image_safety prohibited_content recitation refusal safety sensitive spii',
 }
 const REASONS = new Map(
-  Object.entries(WORDS).flatMap(([reason, words]) =>
+  Object.entries(REASON_SYNONYMS).flatMap(([reason, words]) =>
     words.split(' ').map((word) => [word, reason] as const),
   ),
 )
 
 const STRUCTURE = ['type', 'format', 'index', 'id'] // in each part of `reasoning_details`
 
-const NO_ANSWER = 'The answer is not one of Chat Completions.'
+const NO_ANSWER = 'The response is not in the format of Chat Completions.'
 const MIXED = 'The server mixed the arguments of its tool calls.'
 
-const MAX_PIECE = 4096
+const PIECE_SIZE = 4096
 
 type Json = Record<string, unknown>
 
-// TypeScript does not know it yet.
+// TypeScript has no type for it yet.
 const { rawJSON } = JSON as unknown as { rawJSON: (text: string) => unknown }
 
 /** Return a `fetch` like `boundedFetch`, which makes streamed answers strict. */
@@ -73,16 +73,16 @@ export function chatFetch(settings: CoreSettings): typeof globalThis.fetch {
   }
 }
 
-/** Yield parts of bytes: OpenAI's client copies the rest of a part after each event in it. */
+/** Split bytes: OpenAI's client copies the rest of a piece after each event. */
 function* pieces(bytes: Uint8Array): Generator<Uint8Array> {
-  for (let at = 0; at < bytes.length; at += MAX_PIECE) yield bytes.subarray(at, at + MAX_PIECE)
+  for (let at = 0; at < bytes.length; at += PIECE_SIZE) yield bytes.subarray(at, at + PIECE_SIZE)
 }
 
 /**
- * A streamed answer: `read` and `end` return the bytes that the client gets.
+ * A streamed answer: `read` and `end` return the bytes for the client.
  *
- * Both throw AgentError for an event over the limit, and for an answer whose reasoning and
- * arguments of tool calls are over it.
+ * Both throw AgentError for an event over the limit, and if reasoning and
+ * arguments of tool calls together exceed it.
  */
 export class ChatStream {
   readonly #events: EventReader
@@ -93,12 +93,12 @@ export class ChatStream {
     this.#answer = new Answer(maxReplyBytes)
   }
 
-  /** Return what `data` completes. */
+  /** Return the chunks that `data` completes. */
   read(data: Uint8Array): Uint8Array {
     return encode(this.#rewrite(this.#events.read(data)))
   }
 
-  /** Return the rest: the server sends no more. */
+  /** Return the remaining chunks after the end of the response. */
   end(): Uint8Array {
     return encode([...this.#rewrite(this.#events.end()), ...this.#answer.end()])
   }
@@ -108,13 +108,13 @@ export class ChatStream {
   }
 }
 
-/** Server-Sent Events out of bytes; a body of JSON is one event with the name `body`. */
+/** Parses Server-Sent Events; a JSON body is a single event with the name `body`. */
 class EventReader {
   readonly #decoder = new TextDecoder()
   readonly #maxSize: number
   #isJson: boolean | undefined
   #isAfterReturn = false
-  // The parts of a line that has not ended, and the fields of an event that has not.
+  // The parts of the current line, and the fields of the current event.
   #line: string[] = []
   #lineSize = 0
   #data: string[] = []
@@ -125,20 +125,20 @@ class EventReader {
     this.#maxSize = maxSize
   }
 
-  /** Yield the name and the data of each event that `data` completes. */
+  /** Yield the name and data of each event that `data` completes. */
   read(data: Uint8Array): Generator<[string, string]> {
     return this.#read(this.#decoder.decode(data, { stream: true }))
   }
 
-  /** Yield the last event, which may lack its empty line. */
+  /** Yield the last event, which may lack its final empty line. */
   *end(): Generator<[string, string]> {
     yield* this.#read(this.#decoder.decode())
     if (this.#isJson) yield ['body', this.#line.join('')]
     else yield* this.#read('\n\n')
   }
 
-  *#read(given: string): Generator<[string, string]> {
-    let text = given
+  *#read(input: string): Generator<[string, string]> {
+    let text = input
     if (this.#isJson === undefined && text.trim()) this.#isJson = text.trimStart().startsWith('{')
     if (this.#isAfterReturn && text) {
       this.#isAfterReturn = false
@@ -181,12 +181,12 @@ class EventReader {
 }
 
 /**
- * What an answer has said so far, and how it goes on in strict chunks.
+ * Converts the events of an answer to strict chunks.
  *
- * The finish reason and the usage are sent once, at the end.
+ * Yields the finish reason and the usage once, at the end.
  */
 class Answer {
-  readonly #size: SizeLimit // of what the clients keep until the end
+  readonly #size: SizeLimit // of text that clients keep until the end
   readonly #calls: ToolCalls
   #base: Json | undefined
   #reason: string | undefined
@@ -199,7 +199,7 @@ class Answer {
     this.#calls = new ToolCalls(this.#size)
   }
 
-  /** Yield the chunks that an event stands for; null is the end of the stream. */
+  /** Yield the strict chunks of an event; null ends the stream. */
   *read(name: string, data: string): Generator<Json | null> {
     if (this.#hasEnded || !data.trim()) return
     if (data.trim().startsWith('[DONE]')) {
@@ -217,7 +217,7 @@ class Answer {
     if (name === 'body') yield* this.#finish()
   }
 
-  /** Yield the last chunks, unless the stream broke off. */
+  /** Yield the last chunks, unless the stream broke. */
   *end(): Generator<Json | null> {
     if (this.#hasEnded) return
     if (this.#reason) yield* this.#finish()
@@ -259,7 +259,7 @@ class Answer {
     if (isObject(delta) && !(isEmpty(delta.content) && isEmpty(delta.tool_calls))) {
       this.#hasDeltas = true
     } else if (isEmpty(delta) && !this.#hasDeltas) {
-      delta = message // else it repeats what deltas said
+      delta = message // otherwise it repeats the deltas
     }
     if (!isObject(delta)) return {}
     if ('role' in delta) delta.role = 'assistant'
@@ -301,7 +301,7 @@ class Answer {
   }
 }
 
-/** The size of texts, in characters. `add` throws AgentError over the limit. */
+/** Counts characters. `add` throws AgentError over the limit. */
 class SizeLimit {
   readonly #maxSize: number
   #size = 0
@@ -310,24 +310,24 @@ class SizeLimit {
     this.#maxSize = maxSize
   }
 
-  /** Count a text. */
+  /** Count the characters of a text. */
   add(text: string): void {
     this.#size += text.length
     if (this.#size > this.#maxSize) throw new AgentError('reply_incomplete', '', 'MAX_REPLY_BYTES')
   }
 }
 
-/** Finds the end of a JSON object that comes in parts, and reads each part once. */
+/** Finds the end of a JSON object in parts; reads each part once. */
 class JsonObject {
-  /** Nothing but white space follows the last brace. */
+  /** Only white space follows the last brace. */
   isWhole = false
   #hasEnded = false
-  #count = 0 // of the parts that were read
+  #count = 0 // of parts already read
   #depth = 0
   #isInString = false
-  #rest = '' // a backslash that ends a part
+  #rest = '' // a backslash at the end of a part
 
-  /** Read the parts that were added. */
+  /** Read the parts added since the last call. */
   read(parts: string[]): void {
     for (const text of parts.slice(this.#count)) {
       if (this.#hasEnded) this.isWhole &&= !text.trim()
@@ -354,30 +354,30 @@ class JsonObject {
   }
 }
 
-/** A tool call, under the id of its server, and what its parts said so far. */
+/** A tool call, accumulated from its parts. */
 interface Call {
   index: number
   id: string
-  /** An earlier call has the same index, or none has. */
+  /** Whether an earlier call has the same index. */
   sharesIndex: boolean
   serverId: string
   name: string
   arguments: string[]
   object: JsonObject
-  /** Further fields of a call that has no name yet, and was not sent. */
+  /** Further fields of a call that is unsent because it has no name yet. */
   fields: Json
   isSent: boolean
 }
 
 /**
- * The tool calls of an answer: each gets an index and an id of its own.
+ * The tool calls of an answer, each with a unique index and id.
  *
- * Servers leave them out, or give different calls the same.
+ * Some servers omit these, or repeat them in different calls.
  */
 class ToolCalls {
   readonly #calls: Call[] = []
   readonly #ids = new Set<string>()
-  // By what the server calls them: an index, and an index with an id.
+  // By the server's names: an index, and an index with an id.
   readonly #latest = new Map<number | null, Call>()
   readonly #known = new Map<string, Call>()
   readonly #size: SizeLimit
@@ -390,22 +390,22 @@ class ToolCalls {
     return this.#calls.length
   }
 
-  /** Return the parts of a delta, or the calls of a body, as strict parts. */
+  /** Convert the parts of a delta, or the calls of a body, to strict parts. */
   read(parts: unknown[], isBody: boolean): Json[] {
     const strict: Json[] = []
     const seen = new Set<Call>()
     for (const part of parts) {
       if (!isObject(part)) continue
-      const { index: givenIndex, id, type: _, function: given, ...fields } = part
-      const { name: givenName, ...more } = isObject(given) ? given : takeFunction(fields)
+      const { index: rawIndex, id, type: _, function: rawFunction, ...fields } = part
+      const { name: rawName, ...more } = isObject(rawFunction) ? rawFunction : takeFunction(fields)
       const text = textOfArguments(takeArguments(more))
-      const name = typeof givenName === 'string' ? givenName : ''
+      const name = typeof rawName === 'string' ? rawName : ''
       this.#size.add(text)
-      const index = indexOf(givenIndex)
+      const index = indexOf(rawIndex)
       const serverId = textOr(id, '')
       let call = isBody ? undefined : this.#find(index, serverId, name, text)
       if (!(call || name || serverId || text)) continue
-      // A delta has no two parts of one call.
+      // A delta has at most one part of a call.
       if (!call || (name && seen.has(call))) call = this.#add(index, serverId)
       seen.add(call)
       if (serverId && !call.serverId) this.#name(call, index, serverId)
@@ -421,12 +421,12 @@ class ToolCalls {
     return strict
   }
 
-  /** Return the calls that never got a name. */
+  /** Return the calls that have no name. */
   end(): Json[] {
     return this.#calls.filter(({ isSent }) => !isSent).map((call) => firstPart(call, {}))
   }
 
-  /** Whether arguments of a call that has none may have gone to a call with its index. */
+  /** Return whether calls with a shared index may have mixed their arguments. */
   get areMixed(): boolean {
     const texts = this.#calls.map((call) => call.arguments.join(''))
     if (texts.every((text) => text.trim())) return false
@@ -436,22 +436,22 @@ class ToolCalls {
     })
   }
 
-  /** Return the call that a part goes on with, or undefined if it begins one. */
+  /** Return the call that a part continues, or undefined if it begins one. */
   #find(index: number | null, serverId: string, name: string, text: string): Call | undefined {
     const same = serverId ? this.#known.get(`${index} ${serverId}`) : undefined
-    // Without a name and an id it can only go on with the last one.
+    // Without a name and an id, a part continues the last call.
     const isNamed = name || serverId || this.#latest.has(index)
     const call = same ?? this.#latest.get(isNamed ? index : null)
     if (!call || (name && call.name && name !== call.name)) return undefined
     if (same || !(serverId || name)) return call
     if (serverId && call.serverId) return undefined
-    // An id that comes late, or a name that is repeated; after whole arguments it is a new call.
+    // A late id or a repeated name continues a call, unless its arguments are complete.
     return name && text.trim() && isWhole(call) ? undefined : call
   }
 
   #add(index: number | null, serverId: string): Call {
     const isNew = serverId && !this.#ids.has(serverId)
-    // Nine letters and digits are an id that every provider accepts later.
+    // All providers accept an id of nine letters and digits.
     const id = isNew ? serverId : randomBytes(5).toString('hex').slice(0, 9)
     const call: Call = {
       index: this.#calls.length,
@@ -476,54 +476,54 @@ class ToolCalls {
   }
 }
 
-/** The part that begins a call, with all that is known of it. */
+/** Return the first part of a call, with all its known fields. */
 function firstPart(call: Call, more: Json): Json {
   call.isSent = true
   const { index, id, name } = call
-  const given = { ...more, name, arguments: call.arguments.join('') }
-  return { ...call.fields, index, id, type: 'function', function: given }
+  const function_ = { ...more, name, arguments: call.arguments.join('') }
+  return { ...call.fields, index, id, type: 'function', function: function_ }
 }
 
-/** Take the name and the arguments out of a part that has them beside its id. */
+/** Remove and return the name and arguments of a part without a `function` object. */
 function takeFunction(fields: Json): Json {
   const { name } = fields
   delete fields.name
   return { name, arguments: takeArguments(fields) }
 }
 
-/** Take the arguments out of a function, under any of the names that servers use. */
+/** Remove and return the arguments of a function, under any name that servers use. */
 function takeArguments(fields: Json): unknown {
-  const given = fields.arguments ?? fields.parameters ?? fields.input
+  const value = fields.arguments ?? fields.parameters ?? fields.input
   delete fields.arguments
   delete fields.parameters
   delete fields.input
-  return given
+  return value
 }
 
-/** The events of chunks. */
+/** Encode chunks as events. */
 function encode(chunks: Iterable<Json | null>): Uint8Array {
   let events = ''
   for (const chunk of chunks) events += `data: ${chunk ? stringify(chunk) : '[DONE]'}\n\n`
   return new TextEncoder().encode(events)
 }
 
-/** JSON in which half a character is U+FFFD, which each client can send on. */
+/** Return JSON. An unpaired surrogate becomes U+FFFD, which clients can send. */
 function stringify(value: unknown): string {
   const text = JSON.stringify(value)
   if (!text.includes('\\ud')) return text
-  return text.replace(/\\(?:\\|ud...)/g, (it) => (it === '\\\\' ? it : '\ufffd'))
+  return text.replace(/\\(?:\\|ud...)/g, (escape) => (escape === '\\\\' ? escape : '\ufffd'))
 }
 
 function parse(data: string): unknown {
   try {
-    // Arguments that are an object keep their numbers to the last digit.
+    // Keep the exact digits of numbers in object arguments.
     return PLAIN_ARGUMENTS.test(data) ? JSON.parse(data, exactly as never) : JSON.parse(data)
   } catch {
     return undefined
   }
 }
 
-/** The error that an event or a body is, or undefined. */
+/** Return the error in an event or a body, or undefined. */
 function failure(chunk: unknown, name: string): Json | undefined {
   if (!isObject(chunk)) return { message: NO_ANSWER }
   let { error } = chunk
@@ -542,13 +542,13 @@ function firstChoice({ choices }: Json): Json | undefined {
   return list.filter(isObject).find(({ index }) => !indexOf(index))
 }
 
-/** A whole number, which may come as text, or null. */
+/** Return a whole number, also from text, or null. */
 function indexOf(value: unknown): number | null {
   if (typeof value === 'string' && /^[0-9]{1,9}$/.test(value)) return Number(value)
   return Number.isInteger(value) ? (value as number) : null
 }
 
-/** The finish reason of Chat Completions that a server means; an unknown one stays. */
+/** Return the finish reason of Chat Completions; keep an unknown reason. */
 function meaning(reason: unknown): string | undefined {
   if (typeof reason !== 'string') return undefined
   const [word = ''] = reason.toLowerCase().split(':')
@@ -560,9 +560,9 @@ function meaning(reason: unknown): string | undefined {
 }
 
 /**
- * The text of a content that is no string, without its thinking.
+ * Return the text of content that is not a string, without thinking.
  *
- * Mistral sends thinking so, and refuses it under the name of another vendor.
+ * Mistral sends thinking in this form, and rejects it under the names of other vendors.
  */
 function textOf(content: unknown): string | null {
   const parts = Array.isArray(content) ? (content as unknown[]) : [content]
@@ -570,7 +570,7 @@ function textOf(content: unknown): string | null {
   return texts.filter((text) => typeof text === 'string').join('') || null
 }
 
-/** Usage with all counts, or undefined. */
+/** Return usage with all counts, or undefined. */
 function strictUsage(usage: unknown): Json | undefined {
   if (!isObject(usage) || isEmpty(usage)) return undefined
   const count = (value: unknown) => (typeof value === 'number' ? value : 0)
@@ -594,7 +594,7 @@ function textOfArguments(value: unknown): string {
   return isMissing(value) ? '' : stringify(value)
 }
 
-/** Return the longest reasoning in a delta: servers repeat the same text in several fields. */
+/** Return the longest reasoning in a delta: servers repeat the text in several fields. */
 function reasoningIn(delta: Json): string {
   const { reasoning, reasoning_content: content, reasoning_details: details } = delta
   const parts = Array.isArray(details) ? details : [details]
@@ -603,21 +603,21 @@ function reasoningIn(delta: Json): string {
   return texts.reduce((longest, text) => (text.length > longest.length ? text : longest))
 }
 
-/** Return the values of a detail that are not structure. */
+/** Return the values of a detail, without its structure fields. */
 function textOfDetail(detail: unknown): string {
   if (!isObject(detail)) return textOfArguments(detail)
   const fields = Object.entries(detail).filter(([name]) => !STRUCTURE.includes(name))
   return fields.map(([, value]) => textOfArguments(value)).join('')
 }
 
-/** Whether the arguments are an object with content: `{}` may come before the real ones. */
+/** Return whether the arguments are a non-empty object; some servers send `{}` first. */
 function isWhole({ object, arguments: parts }: Call): boolean {
   object.read(parts)
   const value = object.isWhole ? parse(parts.join('')) : undefined
   return isObject(value) && !isEmpty(value)
 }
 
-/** Whether they have all that OpenAI's have: clients reject a chunk with others. */
+/** Return whether all have OpenAI's fields; clients reject a chunk with other annotations. */
 function areCitations(annotations: unknown): boolean {
   return Array.isArray(annotations) && annotations.every(isCitation)
 }
@@ -630,13 +630,13 @@ function isCitation(annotation: unknown): boolean {
   return hasPlace && typeof url === 'string' && typeof title === 'string'
 }
 
-/** A text, or a whole number as text, or the other text. */
-function textOr(value: unknown, other: string): string {
-  if (typeof value === 'string') return value || other
-  return Number.isInteger(value) ? String(value) : other
+/** Return a text, a whole number as text, or the default. */
+function textOr(value: unknown, fallback: string): string {
+  if (typeof value === 'string') return value || fallback
+  return Number.isInteger(value) ? String(value) : fallback
 }
 
-/** Keep a number under its digits where JavaScript has no such number. */
+/** Keep the digits of a number that JavaScript cannot represent. */
 function exactly(_key: string, value: unknown, { source }: { source: string }): unknown {
   return typeof value === 'number' && String(value) !== source ? rawJSON(source) : value
 }

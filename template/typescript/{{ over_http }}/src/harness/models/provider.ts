@@ -1,27 +1,29 @@
-// HTTP to the provider of the model, with a limit for what it sends.
+// Limits the size of HTTP responses of the model provider.
 
 import { AgentError, RUNNING } from '../contract.ts'
 import { diagnostic, type Finding } from '../findings.ts'
 import { type CoreSettings, isPlainHttp } from '../settings.ts'
 
 /**
- * Return a `fetch` that ends a call whose answer is too large.
+ * Return a `fetch` that aborts a call if its response is too large.
  *
- * A byte of a reply takes up to six in JSON, and a short chunk comes with much around it.
+ * A byte of a reply takes up to six bytes in JSON, and short chunks have a high overhead.
  */
 export function boundedFetch({ maxReplyBytes }: CoreSettings): typeof fetch {
-  const [longest, most] = [6 * maxReplyBytes + 65_536, 64 * maxReplyBytes + 65_536]
+  const maxLine = 6 * maxReplyBytes + 65_536
+  const maxTotal = 64 * maxReplyBytes + 65_536
   return async (input, init) => {
     const response = await fetch(input, init)
     const retryAfter = response.headers.get('retry-after') ?? ''
     RUNNING.getStore()?.noteAnswer(response.status, retryAfter)
-    let [line, total] = [0, 0]
+    let line = 0
+    let total = 0
     const limit = new TransformStream<Uint8Array, Uint8Array>({
       transform(chunk, controller) {
         const end = chunk.lastIndexOf(10)
         line = end < 0 ? line + chunk.length : chunk.length - end - 1
         total += chunk.length
-        if (line > longest || total > most) {
+        if (line > maxLine || total > maxTotal) {
           throw new AgentError('reply_incomplete', '', 'MAX_REPLY_BYTES')
         }
         controller.enqueue(chunk)
@@ -32,7 +34,7 @@ export function boundedFetch({ maxReplyBytes }: CoreSettings): typeof fetch {
 }
 
 /**
- * Return findings about an address, and about a key, by its name, that would travel openly.
+ * Return findings about an invalid address, and about a key that would travel unencrypted.
  *
  * @public
  */
@@ -41,7 +43,7 @@ export function checkAddress(
   key: string,
 ): Finding[] {
   if (!/^https?:\/\//i.test(url)) {
-    const hint = `${variable} must be an http address, as in ${example}.`
+    const hint = `${variable} must be an http address, for example ${example}.`
     return [diagnostic(`SET-${variable}`, hint)]
   }
   if (!key || !isPlainHttp(url)) return []

@@ -1,11 +1,11 @@
-// Sessions in Amazon S3: the fields of their collection.
+// Fields and checks of a collection that stores sessions in Amazon S3.
 
 import { z } from 'zod'
 
 import { forms, missingAddress, type SecretRef, text, whole } from './fields.ts'
 import type { Document, Findings } from './reader.ts'
 
-// A bucket, or the ARN of an access point.
+// The name of a bucket, or the ARN of an access point.
 const BUCKET = /^([A-Za-z0-9._-]{1,255}|arn:[A-Za-z0-9:/._-]{1,255})$/
 
 export const S3Config = z.strictObject({
@@ -22,7 +22,7 @@ export type S3Config = z.output<typeof S3Config>
 
 export const backend = { secretRefs, backendFindings }
 
-/** Return the references that are read before the collection is used. */
+/** Return the references to resolve before the collection is used. */
 export function secretRefs({ bucket_secret: reference }: S3Config): SecretRef[] {
   const path = ['backend', 'bucket_secret']
   const accepts = (name: string) => BUCKET.test(name)
@@ -30,7 +30,7 @@ export function secretRefs({ bucket_secret: reference }: S3Config): SecretRef[] 
   return reference ? [{ reference, key: null, region: null, path, expected, accepts }] : []
 }
 
-/** Check what concerns more than one field. */
+/** Check combinations of fields. */
 function* backendFindings(
   document: Document,
   config: S3Config,
@@ -39,7 +39,7 @@ function* backendFindings(
 ): Findings {
   if (!config.bucket_secret) yield* missingAddress(document, 'bucket_secret', status)
   if (lifetime !== 'session') {
-    const message = 's3 stores only lifetime session: use custom or agentcore_memory.'
+    const message = 's3 supports only lifetime session: use custom or agentcore_memory.'
     yield document.finding('AML-E042', message, 'backend', 'type')
   } else if (config.ttl_days === undefined) {
     const message = 'backend.ttl_days is missing: sessions never expire.'

@@ -1,3 +1,3 @@
-// The session store: Amazon S3.
+// Exports this project's session store as DeclaredStore.
 
 export { S3Store as DeclaredStore } from './s3.ts'

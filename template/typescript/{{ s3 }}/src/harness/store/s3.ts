@@ -1,4 +1,4 @@
-// Sessions in Amazon S3: one object each, replaced on the condition that nobody else did.
+// Sessions in Amazon S3: an object per session, replaced by conditional writes.
 
 import { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -16,26 +16,30 @@ import { SESSION_ID } from '../contract.ts'
 import { log } from '../log.ts'
 import type { Stored } from '../sessions/session_store.ts'
 import { Conflict, decode, type DurableStore, StoreUnavailable } from './base.ts'
-import { readLimit, unavailable, type Warning, withinSeconds } from './base.ts'
+import { readLimit, unavailable, type StoreWarning, withinSeconds } from './base.ts'
 import type { StoreSettings } from './settings.ts'
 
 export const LATEST = 'snapshot_latest.json'
-const [HISTORY, QUARANTINE] = ['immutable_history/', 'set_aside/']
+const HISTORY = 'immutable_history/'
+const QUARANTINE = 'set_aside/'
 const DAY = 86_400_000
-const KEPT =
-  'The bucket keeps old versions, also of sessions that ended or were forgotten: ' +
-  'let a lifecycle rule delete noncurrent versions soon.'
-const PAUSES = [50, 200] // milliseconds, while S3 decides on another write of the object
+const OLD_VERSIONS =
+  'The bucket keeps old versions, also of ended and erased sessions: ' +
+  'add a lifecycle rule that deletes noncurrent versions.'
+const PAUSES = [50, 200] // milliseconds before a retry while another write is in progress
 
 /**
- * The objects `<prefix>/<session_id>/agent/<agent_id>/snapshots/…`; a revision is an ETag.
+ * A DurableStore of the objects `<prefix>/<session_id>/agent/<agent_id>/snapshots/…`.
  *
- * What is older than `ttl_days` counts as absent, whether or not S3 has deleted it yet.
+ * The latest snapshot is `snapshot_latest.json`. Each checkpoint is
+ * `immutable_history/snapshot_<uuid7>.json`, each quarantined snapshot
+ * `set_aside/snapshot_<uuid7>.json`. A revision is an ETag. An object older than `ttl_days` counts
+ * as absent, even before S3 deletes it.
  */
 export class S3Store implements DurableStore {
   readonly contact: string
   readonly #collectionId: string
-  readonly #declared: S3Config
+  readonly #config: S3Config
   readonly root: string
   readonly middle: string
   readonly #settings: StoreSettings
@@ -47,15 +51,15 @@ export class S3Store implements DurableStore {
 
   constructor(collection: Collection, agentId: string, settings: StoreSettings, secrets: Secrets) {
     this.#collectionId = collection.collection_id
-    this.#declared = collection.backend as S3Config
-    this.root = this.#declared.prefix ? `${this.#declared.prefix}/` : ''
+    this.#config = collection.backend as S3Config
+    this.root = this.#config.prefix ? `${this.#config.prefix}/` : ''
     this.middle = `/agent/${agentId}/snapshots/`
     this.#settings = settings
     this.#maxBytes = readLimit(settings.maxSnapshotBytes)
     this.#secrets = secrets
-    // Without a prefix a rule would delete everything else in the bucket.
+    // Without a prefix, a lifecycle rule would delete unrelated objects of the bucket.
     this.#hasRule = !this.root
-    const { bucket_secret: reference, region } = this.#declared
+    const { bucket_secret: reference, region } = this.#config
     this.contact = `the bucket of secret '${reference}' in ${region}`
   }
 
@@ -85,9 +89,12 @@ export class S3Store implements DurableStore {
     try {
       await this.run((bucket) => bucket.put(key, snapshot))
       const deleted = this.#deleteCheckpoints(this.#folder(sessionId) + HISTORY)
-      this.#inBackground('deleting old checkpoints', deleted)
+      this.#inBackground('deletion of old checkpoints', deleted)
     } catch (error) {
-      log('WARNING', `session ${sessionId}: no checkpoint: ${(error as Error).message}`)
+      log(
+        'WARNING',
+        `session ${sessionId}: the checkpoint was not saved: ${(error as Error).message}`,
+      )
     }
   }
 
@@ -100,7 +107,7 @@ export class S3Store implements DurableStore {
     const start = `${this.#folder(sessionId)}${HISTORY}snapshot_`
     const keys = await this.#keys(start)
     const ids = keys.map((key) => key.slice(start.length, -'.json'.length))
-    return ids.slice(-this.#settings.checkpoints) // those before are about to be deleted
+    return ids.slice(-this.#settings.checkpoints) // a background task deletes older checkpoints
   }
 
   async quarantine(sessionId: string, revision: string | null): Promise<string> {
@@ -117,25 +124,26 @@ export class S3Store implements DurableStore {
   async end(sessionId: string): Promise<void> {
     const folder = this.#folder(sessionId)
     await this.run(async (bucket) => {
-      await bucket.delete([folder + LATEST]) // first: now no running turn can be committed
-      await bucket.deleteAll(folder, folder + LATEST) // which a new turn may have made again
+      await bucket.delete([folder + LATEST]) // first, so that a running turn can no longer commit
+      // Keep a snapshot that another replica saved since.
+      await bucket.deleteAll(folder, folder + LATEST)
     })
   }
 
   async sessions(): Promise<string[]> {
     const keys = await this.#keys(this.root)
-    const found = keys.map((key) => key.slice(this.root.length).split(this.middle))
-    const ids = found.flatMap(([id = '', rest]) => (rest && SESSION_ID.test(id) ? [id] : []))
+    const parts = keys.map((key) => key.slice(this.root.length).split(this.middle))
+    const ids = parts.flatMap(([id = '', rest]) => (rest && SESSION_ID.test(id) ? [id] : []))
     return [...new Set(ids)].sort()
   }
 
-  async warnings(): Promise<Warning[]> {
-    this.#hasRule = true // the session that a check saves sets no rule
-    const keeps = await this.#keepsVersions().catch((error) => {
+  async warnings(): Promise<StoreWarning[]> {
+    this.#hasRule = true // the test session of a check sets no rule
+    const keepsVersions = await this.#keepsVersions().catch((error) => {
       if (!(error instanceof StoreUnavailable)) throw error
-      return false // that cannot be seen
+      return false // no permission to read the setting
     })
-    return keeps ? [['AML-W162', KEPT]] : []
+    return keepsVersions ? [['AML-W162', OLD_VERSIONS]] : []
   }
 
   async close(): Promise<void> {
@@ -145,11 +153,11 @@ export class S3Store implements DurableStore {
     this.#client = null
   }
 
-  /** Whether the bucket keeps old versions of objects, also of those that were deleted. */
+  /** Return whether the bucket keeps versions of replaced and deleted objects. */
   async #keepsVersions(): Promise<boolean> {
     return await this.run(async ({ s3, Bucket, stop }) => {
       const { Status } = await s3.getBucketVersioning({ Bucket }, stop)
-      return Status !== undefined // or else it never did
+      return Status !== undefined // undefined: versioning was never enabled
     })
   }
 
@@ -161,14 +169,14 @@ export class S3Store implements DurableStore {
     return `${this.#folder(sessionId)}${HISTORY}snapshot_${checkpoint}.json`
   }
 
-  /** Return what `use` returns of the bucket. Throws StoreUnavailable. */
+  /** Return the result of `use` within the time limit. Throws StoreUnavailable. */
   async run<T>(use: (bucket: Objects) => Promise<T>): Promise<T> {
-    const { bucket_secret: reference = '', region, ttl_days: days = null } = this.#declared
+    const { bucket_secret: reference = '', region, ttl_days: days = null } = this.#config
     let name = `bucket of secret '${reference}'`
     const client = await (this.#client ??= connect(region))
     try {
       return await withinSeconds(this.#settings.storeTimeoutSeconds, async (abortSignal) => {
-        const Bucket = await this.#secrets.get(secretRefs(this.#declared)[0]!)
+        const Bucket = await this.#secrets.get(secretRefs(this.#config)[0]!)
         name = `bucket '${Bucket}' in ${region}`
         return await use(new Objects(client, Bucket, { abortSignal }, days))
       })
@@ -179,25 +187,25 @@ export class S3Store implements DurableStore {
     }
   }
 
-  /** Return the keys that start so; each page is a call, bounded in time by itself. */
+  /** Return the keys with `prefix`; each page has its own time limit. */
   async #keys(prefix: string): Promise<string[]> {
-    const found: string[] = []
+    const all: string[] = []
     let token: string | undefined
     do {
       const [keys, next] = await this.run((bucket) => bucket.page(prefix, token))
-      found.push(...keys)
+      all.push(...keys)
       token = next
     } while (token)
-    return found
+    return all
   }
 
-  /** Start what no turn waits for: the lifecycle rule, and the deletion of old checkpoints. */
+  /** Set the lifecycle rule once, in the background. */
   #setRule(): void {
     if (this.#hasRule) return
     this.#hasRule = true
-    const rule = [this.#collectionId, this.root, this.#declared.ttl_days ?? null] as const
-    const ensured = this.run((bucket) => ensureRule(bucket, ...rule))
-    this.#inBackground('the lifecycle rule', ensured)
+    const rule = [this.#collectionId, this.root, this.#config.ttl_days ?? null] as const
+    const work = this.run((bucket) => ensureRule(bucket, ...rule))
+    this.#inBackground('lifecycle rule', work)
   }
 
   async #deleteCheckpoints(prefix: string): Promise<void> {
@@ -205,32 +213,32 @@ export class S3Store implements DurableStore {
     await this.run((bucket) => bucket.delete(keys))
   }
 
-  #inBackground(what: string, work: Promise<void>): void {
+  #inBackground(name: string, work: Promise<void>): void {
     const logged = work.catch((error: Error) => {
-      log('WARNING', `s3: ${what} failed: ${error.message}`)
+      log('WARNING', `s3: ${name} failed: ${error.message}`)
     })
     this.#background.add(logged)
     void logged.then(() => this.#background.delete(logged))
   }
 }
 
-/** Load and make the client: a start does not wait for it, and the time limit leaves it out. */
+/** Import and create the client, lazily for a fast start and outside the time limit. */
 async function connect(region: string): Promise<S3> {
   const { S3 } = await import('@aws-sdk/client-s3')
   return new S3({
     region,
     maxAttempts: 2,
-    // Other servers than AWS have no host name for each bucket, and may lack newer checksums.
+    // Servers other than AWS may lack a host name per bucket and newer checksums.
     forcePathStyle: Boolean(process.env.AWS_ENDPOINT_URL_S3 || process.env.AWS_ENDPOINT_URL),
     requestChecksumCalculation: 'WHEN_REQUIRED',
     responseChecksumValidation: 'WHEN_REQUIRED',
   })
 }
 
-/** A body was cut off, or changed on its way. */
-class SpoiltBody extends Error {}
+/** The network cut or changed the response body. */
+class DamagedBody extends Error {}
 
-/** The objects of one bucket, as one call sees them; each method throws the client's errors. */
+/** The objects of a bucket during a call; methods throw the client's errors. */
 export class Objects {
   readonly s3: S3
   readonly Bucket: string
@@ -244,12 +252,12 @@ export class Objects {
     this.#days = days
   }
 
-  /** Return the object, `known` where it is unchanged; one of over `maxBytes` is empty. */
+  /** Return the object, or null; `known` if unchanged; empty if above `maxBytes`. */
   async get(Key: string, known: Stored | null, maxBytes: number): Promise<Stored | null> {
     try {
       return await this.#get(Key, known, maxBytes)
     } catch (error) {
-      if (!(error instanceof SpoiltBody)) throw error
+      if (!(error instanceof DamagedBody)) throw error
       return await this.#get(Key, known, maxBytes)
     }
   }
@@ -258,23 +266,23 @@ export class Objects {
     const { s3, Bucket, stop } = this
     const condition = known?.revision ? { IfNoneMatch: known.revision } : {}
     try {
-      const wanted = { Bucket, Key, ChecksumMode: 'ENABLED', ...condition } as const
-      const found = await s3.getObject(wanted, stop)
-      const isSmall = (found.ContentLength ?? Infinity) <= maxBytes
-      const read = isSmall ? found.Body?.transformToByteArray() : null
+      const request = { Bucket, Key, ChecksumMode: 'ENABLED', ...condition } as const
+      const reply = await s3.getObject(request, stop)
+      const isSmall = (reply.ContentLength ?? Infinity) <= maxBytes
+      const read = isSmall ? reply.Body?.transformToByteArray() : null
       const bytes = await read?.catch((error: unknown) => {
-        throw new SpoiltBody('', { cause: error })
+        throw new DamagedBody('', { cause: error })
       })
-      if (found.Body instanceof Readable) found.Body.destroy() // it may not have been read
-      if (this.isExpired(found.LastModified)) return null
-      return { revision: found.ETag ?? null, snapshot: bytes ? decode(bytes) : '' }
+      if (reply.Body instanceof Readable) reply.Body.destroy() // closes an unread body
+      if (this.isExpired(reply.LastModified)) return null
+      return { revision: reply.ETag ?? null, snapshot: bytes ? decode(bytes) : '' }
     } catch (error) {
       if ((error as Error).name === 'NoSuchKey') return null
       if (statusOf(error) !== 304) throw error
       if (this.#days === null) return known
-      // The client does not return the headers of a 304.
-      const found = await this.#head(Key)
-      return found && !this.isExpired(found.LastModified) ? known : null
+      // The client omits the headers of a 304 response.
+      const head = await this.#head(Key)
+      return head && !this.isExpired(head.LastModified) ? known : null
     }
   }
 
@@ -300,24 +308,24 @@ export class Objects {
       return await this.put(Key, Body, { IfNoneMatch: '*' })
     } catch (error) {
       if (!(error instanceof Conflict)) throw error
-      const found = await this.#head(Key)
-      if (!found || !this.isExpired(found.LastModified)) throw error
-      return await this.put(Key, Body, { IfMatch: found.ETag })
+      const head = await this.#head(Key)
+      if (!head || !this.isExpired(head.LastModified)) throw error
+      return await this.put(Key, Body, { IfMatch: head.ETag })
     }
   }
 
-  /** Move the object; a failure halfway leaves both. Throws Conflict. */
+  /** Move the object; a partial failure leaves both objects. Throws Conflict. */
   async move(from: string, Key: string, revision: string): Promise<void> {
     const { s3, Bucket, stop } = this
     const CopySource = encodeURIComponent(`${Bucket}/${from}`)
     const copy = { Bucket, Key, CopySource, CopySourceIfMatch: revision }
     await s3.copyObject(copy, stop).catch(refuse)
     await s3.deleteObject({ Bucket, Key: from, IfMatch: revision }, stop).catch((error) => {
-      if (statusOf(error) !== 404) refuse(error) // it was deleted; the acknowledgement was lost
+      if (statusOf(error) !== 404) refuse(error) // 404: the response of an earlier delete was lost
     })
   }
 
-  /** Return a page of the keys that start so and have not expired, and the next token. */
+  /** Return a page of keys with `Prefix` that have not expired, and the next token. */
   async page(Prefix: string, ContinuationToken?: string): Promise<[string[], string | undefined]> {
     const { s3, Bucket, stop } = this
     const page = await s3.listObjectsV2({ Bucket, Prefix, ContinuationToken }, stop)
@@ -325,12 +333,12 @@ export class Objects {
     return [live.map(({ Key = '' }) => Key), page.NextContinuationToken]
   }
 
-  /** Delete the objects, there or not. */
+  /** Delete objects. Idempotent. */
   async delete(keys: string[]): Promise<void> {
     for (const Key of keys) await this.s3.deleteObject({ Bucket: this.Bucket, Key }, this.stop)
   }
 
-  /** Delete every object whose key starts so, expired or not, except one. */
+  /** Delete all objects with `Prefix`, also expired objects, except `except`. */
   async deleteAll(Prefix: string, except: string): Promise<void> {
     const { s3, Bucket, stop } = this
     let ContinuationToken: string | undefined
@@ -341,13 +349,13 @@ export class Objects {
       if (Objects.length > 0) {
         const Delete = { Objects, Quiet: true }
         const { Errors = [] } = await s3.deleteObjects({ Bucket, Delete }, stop)
-        if (Errors[0]) throw new StoreUnavailable(`not all objects were deleted: ${Errors[0].Code}`)
+        if (Errors[0]) throw new StoreUnavailable(`an object was not deleted: ${Errors[0].Code}`)
       }
       ContinuationToken = page.NextContinuationToken
     } while (ContinuationToken)
   }
 
-  /** Return the facts of an object, or null if it has been deleted. */
+  /** Return the metadata of an object, or null if it does not exist. */
   async #head(Key: string): Promise<HeadObjectCommandOutput | null> {
     try {
       return await this.s3.headObject({ Bucket: this.Bucket, Key }, this.stop)
@@ -357,21 +365,22 @@ export class Objects {
     }
   }
 
+  /** Return whether an object has expired, by the clock of S3. */
   isExpired(changed: Date | undefined): boolean {
     if (this.#days === null || !changed) return false
-    const now = Date.now() + this.s3.config.systemClockOffset // the clock of S3
+    const now = Date.now() + this.s3.config.systemClockOffset
     return now - changed.getTime() > this.#days * DAY
   }
 }
 
-/** Have S3 delete what is older, or with null no longer; rules of others are kept. */
+/** Set the lifecycle rule that expires objects after `days`; remove it for null. */
 async function ensureRule(
   { s3, Bucket, stop }: Objects,
   collectionId: string,
   prefix: string,
   days: number | null,
 ): Promise<void> {
-  // With the prefix, as several projects may share a bucket; once it was without.
+  // The id contains the prefix: projects may share a bucket. Earlier releases omitted it.
   const names = [`aml-${prefix}${collectionId}`.slice(0, 255), `aml-${collectionId}`] as const
   const rule = {
     ID: names[0],
@@ -380,21 +389,21 @@ async function ensureRule(
     Expiration: { Days: days ?? 0 },
     NoncurrentVersionExpiration: { NoncurrentDays: days ?? 0 },
   }
-  const asked = s3.getBucketLifecycleConfiguration({ Bucket }, stop)
-  const found: Partial<GetBucketLifecycleConfigurationOutput> = await asked.catch((error) => {
+  const request = s3.getBucketLifecycleConfiguration({ Bucket }, stop)
+  const current: Partial<GetBucketLifecycleConfigurationOutput> = await request.catch((error) => {
     if (error.name === 'NoSuchLifecycleConfiguration') return {}
     throw error
   })
-  const { Rules = [], TransitionDefaultMinimumObjectSize } = found
+  const { Rules = [], TransitionDefaultMinimumObjectSize } = current
   if (Rules.some((other) => isDeepStrictEqual(other, rule))) return
   const isOwn = ({ ID = '', Filter }: LifecycleRule) =>
     names.includes(ID) && Filter?.Prefix === prefix
   const wanted = [...Rules.filter((other) => !isOwn(other)), ...(days === null ? [] : [rule])]
   if (isDeepStrictEqual(wanted, Rules)) return
   const configuration = { Bucket, LifecycleConfiguration: { Rules: wanted } }
-  const kept = { TransitionDefaultMinimumObjectSize } // a setting beside the rules
+  const setting = { TransitionDefaultMinimumObjectSize } // S3 would reset it
   if (wanted.length > 0)
-    await s3.putBucketLifecycleConfiguration({ ...configuration, ...kept }, stop)
+    await s3.putBucketLifecycleConfiguration({ ...configuration, ...setting }, stop)
   else await s3.deleteBucketLifecycle({ Bucket }, stop)
   log('INFO', `s3: lifecycle rule ${rule.ID}: ${days === null ? 'removed' : `${days} days`}`)
 }
@@ -404,7 +413,7 @@ function statusOf(error: unknown): number {
   return $metadata?.httpStatusCode ?? 0
 }
 
-/** Throw Conflict for a condition that did not hold, and any other error as it is. */
+/** Throw Conflict if a condition of the request failed, else the error. */
 function refuse(error: unknown): never {
   const isLost = [409, 412].includes(statusOf(error)) || (error as Error).name === 'NoSuchKey'
   throw isLost ? new Conflict() : error

@@ -1,4 +1,4 @@
-// The protocol of a durable session store, its errors, and the time limit of its calls.
+// The protocol of durable session stores, its errors, and the time limit of calls.
 
 import { v7 as uuid7 } from 'uuid'
 
@@ -7,70 +7,82 @@ import { startTimer } from '../deadline.ts'
 import { describe } from '../log.ts'
 import type { Stored } from '../sessions/session_store.ts'
 
-/** The stored revision is not the expected one; nothing was changed. */
+/** The stored revision differs from the expected revision; the store is unchanged. */
 export class Conflict extends Error {}
 
-/** The store has no such operation; the message is for the owner of the agent. */
+/** The store does not support the operation; the message is for the agent's owner. */
 export class Unsupported extends Error {}
 
-/** The store failed. Unless `indeterminate`, nothing can have been changed. */
+/**
+ * A call to the store failed. If `indeterminate`, the store may still have made the change.
+ *
+ * The message is logged: it must not contain secrets.
+ */
 export class StoreUnavailable extends Error {
   readonly indeterminate: boolean
 
-  /** The message is logged: it must not contain a secret. */
-  constructor(what: string, { indeterminate = true } = {}) {
-    super(what)
+  constructor(message: string, { indeterminate = true } = {}) {
+    super(message)
     this.indeterminate = indeterminate
   }
 }
 
-const LEAST_READ = 67_108_864 // bytes
+const MIN_READ_LIMIT = 67_108_864 // bytes
 export const UUID7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
 
 /**
- * Return the maximum size of a snapshot that is read, in bytes.
+ * Return the maximum size of a snapshot to read, in bytes.
  *
- * MAX_SNAPSHOT_BYTES may have been larger at the last save, and escapes make JSON longer.
+ * It exceeds MAX_SNAPSHOT_BYTES, which may have been larger at the last save. JSON escapes also
+ * add bytes.
  */
 export function readLimit(maxSnapshotBytes: number): number {
-  return Math.max(8 * maxSnapshotBytes, LEAST_READ)
+  return Math.max(8 * maxSnapshotBytes, MIN_READ_LIMIT)
 }
 
-/** Return a UUIDv7 that sorts after those in `ids`, even if the clock of this process is slow. */
+/** Return a UUIDv7 that sorts after all in `ids`, even if the clock of this process is slow. */
 export function idAfter(ids: readonly (string | null)[]): string {
   const known = ids.filter((id) => id !== null && UUID7.test(id)).toSorted()
-  const [id, last] = [uuid7(), known.at(-1) ?? '']
+  const id = uuid7()
+  const last = known.at(-1) ?? ''
   if (id > last) return id
   const milliseconds = parseInt(last.slice(0, 13).replace('-', ''), 16) + 1
   const text = milliseconds.toString(16).padStart(12, '0')
   return `${text.slice(0, 8)}-${text.slice(8)}${id.slice(13)}`
 }
 
-/** Whether a revision was saved before another; false if the store does not order them. */
+/** Return whether a revision is older than `known`; false if revisions have no order. */
 export function isOlder(revision: string | null, known: string | null): boolean {
   if (revision === null || known === null) return false
   return UUID7.test(revision) && UUID7.test(known) && revision < known
 }
 
 /** The id and the message of a finding. */
-export type Warning = [id: string, message: string]
+export type StoreWarning = [id: string, message: string]
 
 /**
- * The sessions of one agent in one collection. Every call is bounded in time.
+ * The sessions of one agent in one collection.
  *
- * Each method throws StoreUnavailable. A checkpoint is a UUIDv7 in lower case; they sort by time.
+ * Snapshots are JSON. The memory-collection specification defines each backend's layout. A
+ * checkpoint is a copy of a snapshot; its id is a UUIDv7 in lower case, so ids sort by time. Every
+ * call has a time limit and throws StoreUnavailable.
  */
 export interface DurableStore {
-  /** What it connects to, without secrets. */
+  /** The address of the store's server or service, without secrets. */
   readonly contact: string
 
-  /** Return what was saved last, or null; `known` itself where that is unchanged. */
+  /**
+   * Return the latest snapshot, or null; return `known` itself if it is the latest.
+   *
+   * The store may return a snapshot of more than `readLimit` bytes empty.
+   */
   load(sessionId: string, known?: Stored | null): Promise<Stored | null>
 
   /**
-   * Replace the `expected` revision (null: none), and return the new one; also keep the snapshot
-   * as a checkpoint. Throws Conflict. A revision that is a UUIDv7 sorts after `expected`: then a
-   * store that has gone back to an earlier state is noticed.
+   * Save if the stored revision is `expected`, or null without data; return the new revision.
+   *
+   * With `checkpoint`, also save a copy under that id. A UUIDv7 revision sorts after `expected`,
+   * so that the caller can detect a store rolled back to an earlier state. Throws Conflict.
    */
   save(
     sessionId: string,
@@ -79,41 +91,43 @@ export interface DurableStore {
     checkpoint?: string | null,
   ): Promise<string | null>
 
-  /** Add the checkpoint of a save whose acknowledgement was lost; a failure is only a warning. */
+  /** Save a copy under that id, unless `save` always saves a copy; log a failure. */
   saveCheckpoint(sessionId: string, snapshot: string, checkpoint: string): Promise<void>
 
+  /** Return the snapshot of a checkpoint, or null. */
   loadCheckpoint(sessionId: string, checkpoint: string): Promise<string | null>
 
-  /** The ids of the checkpoints, oldest first. */
+  /** Return the ids of the checkpoints, oldest first. */
   checkpoints(sessionId: string): Promise<string[]>
 
   /**
-   * Move the snapshot of this revision to where nothing overwrites it, and return its name.
+   * Move the latest snapshot to a place that no save overwrites; return its new name.
    *
-   * Afterwards `load` finds nothing. Throws Conflict.
+   * Throws Conflict if the stored revision is not `revision`.
    */
   quarantine(sessionId: string, revision: string | null): Promise<string>
 
-  /** The names of the quarantined snapshots. */
+  /** Return the names of the quarantined snapshots. */
   quarantined(sessionId: string): Promise<string[]>
 
-  /** The ids of all sessions. Throws Unsupported. */
+  /** Return the sorted ids of all sessions. Throws Unsupported. */
   sessions(): Promise<string[]>
 
-  /** Delete everything stored for the session, known or not. */
+  /** Delete all data of the session. Idempotent. */
   end(sessionId: string): Promise<void>
 
-  /** Return in which ways the store may lose sessions, for `check --connect`. */
-  warnings(): Promise<Warning[]>
+  /** Return risks of losing sessions or keeping them too long, for `check --connect`. */
+  warnings(): Promise<StoreWarning[]>
 
+  /** Finish background work and disconnect. */
   close(): Promise<void>
 }
 
-// Errors before anything was sent.
+// Codes and names of errors that occur before the client sends a request.
 const UNSENT =
   /^(ECONNREFUSED|ENOTFOUND|EAI_\w+|ENETUNREACH|EHOSTUNREACH|EADDRNOTAVAIL|\w*ProviderError)$/
 
-/** Return the error of a failed call; `isRefused`: the store answered, and changed nothing. */
+/** Return the error of a failed call; `isRefused`: the store replied that it changed nothing. */
 export function unavailable(what: string, error: unknown, isRefused = false): StoreUnavailable {
   const isOwn = error instanceof StoreUnavailable || error instanceof SecretError
   const isCertain = error instanceof StoreUnavailable ? !error.indeterminate : isUnsent(error)
@@ -128,24 +142,25 @@ function isUnsent(error: unknown): boolean {
   return UNSENT.test(code ?? '') || UNSENT.test(name ?? '') || [cause, ...errors].some(isUnsent)
 }
 
-/** Do the work; after `seconds` throw StoreUnavailable, and abort its signal. */
+/** Run `work`; after `seconds`, abort its signal and throw StoreUnavailable. */
 export async function withinSeconds<T>(
   seconds: number,
   work: (stop: AbortSignal) => Promise<T>,
 ): Promise<T> {
-  const [own, late] = [new AbortController(), Promise.withResolvers<never>()]
+  const controller = new AbortController()
+  const timeout = Promise.withResolvers<never>()
   const stopTimer = startTimer(seconds, () => {
-    late.reject(new StoreUnavailable(`no answer within ${Number(seconds.toFixed(1))} s`))
+    timeout.reject(new StoreUnavailable(`no answer within ${Number(seconds.toFixed(1))} s`))
   })
   try {
-    return await Promise.race([work(own.signal), late.promise])
+    return await Promise.race([work(controller.signal), timeout.promise])
   } finally {
     stopTimer()
-    own.abort() // also ends what was left open, such as a body that was not read
+    controller.abort() // after a success too: it closes an unread response body
   }
 }
 
-/** Return the bytes as text; '', which is not a snapshot, where they are not UTF-8. */
+/** Decode UTF-8; return '', an unreadable snapshot, if the bytes are invalid. */
 export function decode(bytes: Uint8Array): string {
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)

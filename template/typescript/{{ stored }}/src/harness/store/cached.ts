@@ -1,5 +1,4 @@
-// A cache in front of a durable store: conflicts become 409, lost replies are detected, unreadable
-// data is quarantined.
+// Caches a durable store, detects conflicts and lost saves, and quarantines unreadable data.
 
 import { isDeepStrictEqual } from 'node:util'
 
@@ -13,20 +12,20 @@ import { StoreUnavailable, Unsupported } from './base.ts'
 import type { StoreSettings } from './settings.ts'
 import { foreignFormat, isSame, readSnapshot } from './snapshot.ts'
 
-/** Markers that `forget` leaves; no caller may use them. */
+/** Marks erased data; no caller may use it. */
 const FORGOTTEN = /^forgotten-[0-9a-f]{64}$/
 
 const TOO_LARGE =
   'The session is too large, even without its turns. It is unchanged: ' +
-  'start a new session, and delete this one with the command `sessions end`.'
+  'start a new session, and delete this session with `sessions end`.'
 
-/** A session that was cached here, and that the store no longer has. */
+/** Cached in this process, but missing from the store. */
 const GONE: Stored = { revision: null, snapshot: '' }
 
 /**
- * A SessionStore on a DurableStore: it throws AgentErrors, and caches what it loads.
+ * A SessionStore that caches the snapshots of a DurableStore and asks it only for changes.
  *
- * It quarantines unreadable snapshots. If the store is read-only, new turns stay in this process.
+ * If the store is read-only, new turns stay in this process.
  */
 export class CachedStore implements SessionStore {
   readonly maxBytes: number
@@ -35,8 +34,8 @@ export class CachedStore implements SessionStore {
   readonly #settings: StoreSettings
   readonly #store: DurableStore
   readonly #cache: LRUCache<string, Stored>
-  /** What turns leave where the store is read-only; an empty snapshot is a session that ended. */
-  readonly #own: InProcess | null
+  /** The turns of this process if the store is read-only; an empty snapshot: an ended session. */
+  readonly #local: InProcess | null
   /** Saves whose outcome is unknown, by session. */
   readonly #unknown: LRUCache<string, { snapshot: string; saved: () => void }>
 
@@ -54,25 +53,30 @@ export class CachedStore implements SessionStore {
     this.#settings = settings
     this.#store = store
     this.#cache = new InProcess(settings).entries
-    this.#own = isWritable ? null : new InProcess(settings)
+    this.#local = isWritable ? null : new InProcess(settings)
     const maxSize = 16 * this.maxBytes
     this.#unknown = new LRUCache({ maxSize, sizeCalculation: ({ snapshot }) => snapshot.length })
   }
 
   /**
-   * See SessionStore. Throws `store_unavailable`, `session_corrupt`, `session_conflict`,
-   * `session_foreign` and `session_too_large` for what stays as it is, and `session_forbidden` for
-   * what `forget` leaves.
+   * Return the committed snapshot, or null, or GONE.
+   *
+   * Throws AgentError:
+   * - `session_conflict` if another process changed the snapshot during the call
+   * - `session_corrupt` after it quarantined the snapshot
+   * - `session_foreign` and `session_too_large`, without a change
+   * - `session_forbidden` for the id of a `forget` marker
+   * - `store_unavailable`
    */
   async load(sessionId: string): Promise<Stored | null> {
     if (FORGOTTEN.test(sessionId)) throw new AgentError('session_forbidden')
-    const own = await this.#own?.load(sessionId)
-    if (own) return own.snapshot ? own : null
+    const local = await this.#local?.load(sessionId)
+    if (local) return local.snapshot ? local : null // without a snapshot: ended in this process
     const known = this.#cache.get(sessionId) ?? null
     const stored = await this.#store.load(sessionId, known === GONE ? null : known).catch(fail)
     if (stored === null) {
       if (known === null || known === GONE) return known
-      // Expired, evicted, lost in a restart or ended elsewhere.
+      // Expired, evicted, lost in a restart, or ended elsewhere.
       log('WARNING', `session ${sessionId}: its turns vanished from the store`)
       this.#cache.set(sessionId, GONE) // until the next turn is committed
       return GONE
@@ -82,31 +86,35 @@ export class CachedStore implements SessionStore {
     const unknown = this.#unknown.get(sessionId)
     if (unknown && isSame(stored.snapshot, unknown.snapshot)) {
       this.#unknown.delete(sessionId)
-      unknown.saved()
+      unknown.saved() // the earlier save succeeded
     }
     const snapshot = readSnapshot(stored.snapshot, this.maxBytes)
-    const found =
+    const latest =
       snapshot === null ? await this.#readAgain(sessionId, stored) : { ...stored, snapshot }
-    const size = Buffer.byteLength(found.snapshot)
+    const size = Buffer.byteLength(latest.snapshot)
     if (size > this.maxBytes) throw new AgentError('session_too_large', TOO_LARGE, `${size} bytes`)
-    const isRolledBack = known !== null && isOlder(found.revision, known.revision)
+    const isRolledBack = known !== null && isOlder(latest.revision, known.revision)
     if (isRolledBack) {
-      // Such as in a failover.
+      // For example by a failover.
       log('WARNING', `session ${sessionId}: the store has lost turns that this process has seen`)
     }
-    const read = { ...found, isRolledBack }
+    const read = { ...latest, isRolledBack }
     this.#cache.set(sessionId, read)
     return read
   }
 
-  /** See SessionStore. Throws `session_conflict` and `store_unavailable`. */
+  /**
+   * Save if the stored revision is `expected`.
+   *
+   * Throws AgentError `session_conflict` or `store_unavailable`.
+   */
   async save(
     sessionId: string,
     snapshot: string,
     expected: string | null,
     saved: () => void,
   ): Promise<void> {
-    if (this.#own) return await this.#own.save(sessionId, snapshot, expected, saved)
+    if (this.#local) return await this.#local.save(sessionId, snapshot, expected, saved)
     let checkpoint: string | null = null
     let revision: string | null
     try {
@@ -126,36 +134,40 @@ export class CachedStore implements SessionStore {
     saved()
   }
 
-  /** See SessionStore; if the store is read-only, the session ends only in this process. */
+  /**
+   * Delete the session; if the store is read-only, only in this process.
+   *
+   * Throws AgentError `store_unavailable`.
+   */
   async end(sessionId: string): Promise<void> {
     this.#cache.delete(sessionId)
-    if (this.#own) await this.#own.save(sessionId, '', null, () => {})
+    if (this.#local) await this.#local.save(sessionId, '', null, () => {})
     else await this.#store.end(sessionId).catch(fail)
   }
 
   /**
-   * Yield the ids and snapshots of the sessions; leave out those that cannot be read.
+   * Yield the ids and snapshots of all readable sessions.
    *
-   * Throws AgentError `store_unavailable`, also for a store that cannot list its sessions.
+   * Throws AgentError `store_unavailable`, also if the store cannot list its sessions.
    */
   async *snapshots(): AsyncGenerator<[string, string]> {
-    const own = new Map<string, string>()
-    for await (const [id, snapshot] of this.#own?.snapshots() ?? []) own.set(id, snapshot)
+    const local = new Map<string, string>()
+    for await (const [id, snapshot] of this.#local?.snapshots() ?? []) local.set(id, snapshot)
     for (const id of await this.#store.sessions().catch(fail)) {
-      if (own.has(id) || FORGOTTEN.test(id)) continue
+      if (local.has(id) || FORGOTTEN.test(id)) continue
       const stored = await this.#store.load(id).catch(fail)
       const snapshot = stored && readSnapshot(stored.snapshot, this.maxBytes)
       if (snapshot) yield [id, snapshot]
     }
-    for (const [id, snapshot] of own) {
+    for (const [id, snapshot] of local) {
       if (snapshot) yield [id, snapshot] // without a snapshot: ended in this process
     }
   }
 
-  /** Return the revision of a save whose acknowledgement was lost, or throw its error. */
+  /** Return the revision of a save whose response was lost; otherwise throw AgentError. */
   async #findSaved(sessionId: string, snapshot: string, error: unknown): Promise<string | null> {
     const stored = await this.#store.load(sessionId).catch((again) => {
-      // If the turn was saved, a retry with the same key gets its reply.
+      // If the turn was saved, a retry with the same key returns its reply.
       log('ERROR', `session ${sessionId}: it is unknown whether the turn was saved`)
       return fail(again)
     })
@@ -164,9 +176,9 @@ export class CachedStore implements SessionStore {
   }
 
   /**
-   * Return what a second read finds; quarantine what is unreadable in both.
+   * Return the result of a second read; if that is unreadable too, quarantine the snapshot.
    *
-   * The second read may be readable, as the first one was cut or changed on its way.
+   * The network may have cut or changed the first response.
    */
   async #readAgain(sessionId: string, first: Stored): Promise<Stored> {
     const reason = foreignFormat(first.snapshot)
@@ -179,32 +191,32 @@ export class CachedStore implements SessionStore {
     const { revision } = again
     const snapshot = readSnapshot(again.snapshot, this.maxBytes)
     if (snapshot !== null) {
-      log('WARNING', `session ${sessionId}: only its second read was readable`)
+      log('WARNING', `session ${sessionId}: only the second read was readable`)
       return { revision, snapshot }
     }
     if (!isDeepStrictEqual(again, first)) {
-      throw new AgentError('store_unavailable', '', 'two unreadable reads differ')
+      throw new AgentError('store_unavailable', '', 'two reads returned different unreadable data')
     }
     throw await this.#quarantine(sessionId, revision)
   }
 
-  /** Quarantine what cannot be read, and return the error of the turn. */
+  /** Quarantine the snapshot, and return the error of the turn. */
   async #quarantine(sessionId: string, revision: string | null): Promise<AgentError> {
     try {
-      if (this.#own) throw new StoreUnavailable('the collection is read-only')
+      if (this.#local) throw new StoreUnavailable('the collection is read-only')
       const name = await this.#store.quarantine(sessionId, revision)
-      log('ERROR', `session ${sessionId}: its stored snapshot is unreadable, and now at ${name}`)
+      log('ERROR', `session ${sessionId}: quarantined an unreadable snapshot as ${name}`)
       return new AgentError('session_corrupt', '', name)
     } catch (error) {
       if (error instanceof Conflict) return new AgentError('session_conflict')
       if (!(error instanceof StoreUnavailable)) throw error
-      const what = 'the stored snapshot is unreadable, and was not quarantined'
-      return new AgentError('store_unavailable', '', `${what}: ${error.message}`)
+      const message = 'the stored snapshot is unreadable and could not be quarantined'
+      return new AgentError('store_unavailable', '', `${message}: ${error.message}`)
     }
   }
 }
 
-/** Throw the AgentError for an error of the store. */
+/** Throw the AgentError that corresponds to an error of the store. */
 function fail(error: unknown): never {
   if (error instanceof Conflict) throw new AgentError('session_conflict')
   const isKnown = error instanceof StoreUnavailable || error instanceof Unsupported

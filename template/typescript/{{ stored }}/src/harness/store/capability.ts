@@ -1,4 +1,4 @@
-// The session store of an agent: where a collection in use keeps sessions.
+// The capability that stores sessions where a collection declares it.
 
 import { randomUUID } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
@@ -29,15 +29,15 @@ const SNAPSHOT = {
   },
   app_data: { actor: 'check', turn: 1, key: null, reply: '', turns: [{ at: 0, key: null }] },
 }
-const SHOWN = 5 // of the parts that came back changed
+const MAX_PATHS = 5 // the maximum number of changed fields in a finding
 
-/** The store of the sessions; while its variable is unset, they live in this process. */
+/** Stores sessions in the declared store; until its secrets are set, in this process. */
 export class Store extends Capability<StoreSettings> {
   readonly declarations: Declarations
   readonly tracedAs = 'session_store'
-  /** Returns the store with a layer around it, which another capability may set. */
+  /** Wraps the store; another capability may replace this function. */
   decorate: (store: DurableStore) => DurableStore = (store) => store
-  /** Ends the use of the store; another capability may replace this function. */
+  /** Runs before the store closes; another capability may replace this function. */
   beforeClose: () => Promise<void> = async () => {}
   #opened: DurableStore | null = null
 
@@ -46,21 +46,22 @@ export class Store extends Capability<StoreSettings> {
     this.declarations = before.find((capability) => capability instanceof Declarations)!
   }
 
-  /** The collection that declares where sessions live. */
+  /** The collection that declares the session store, or null. */
   get collection(): Collection | null {
     return this.declarations.project.sessionCollections()[0] ?? null
   }
 
-  /** The variable to set before the store is used. */
+  /** The first unset variable of the store's secrets. */
   get unset(): string | undefined {
     return this.collection ? unsetVariables(this.settings, this.collection)[0] : undefined
   }
 
+  /** Whether the agent may write to the collection. */
   get isWritable(): boolean {
     return this.collection !== null && this.declarations.project.isWritable(this.collection)
   }
 
-  /** The store; null: sessions live in this process. */
+  /** The store, or null if sessions live in this process. */
   get store(): DurableStore | null {
     if (!this.collection || this.unset) return null
     this.#opened ??= this.decorate(this.connect(this.collection))
@@ -96,49 +97,50 @@ export class Store extends Capability<StoreSettings> {
   }
 }
 
-/** Load, save, compare and end a session that no caller has, and return what may lose sessions. */
+/** Load, save, compare and end a test session, and return findings. */
 export async function checkStore(
   store: DurableStore,
   { collection_id }: Collection,
   isWritable: boolean,
 ): Promise<Finding[]> {
   const findings: Finding[] = []
-  const [file, session] = [`collections/${collection_id}.collection.md`, `check-${randomUUID()}`]
-  let what = 'loaded'
+  const file = `collections/${collection_id}.collection.md`
+  const session = `check-${randomUUID()}`
+  let step = 'loaded'
   try {
     await store.load(session)
     for (const [id, message] of await store.warnings()) {
       findings.push(diagnostic(id, message, 'warning', file, 1))
     }
     if (isWritable) {
-      what = 'saved'
+      step = 'saved'
       try {
         await store.save(session, JSON.stringify(SNAPSHOT), null)
-        what = 'loaded'
+        step = 'loaded'
         const message = changesIn(await store.load(session))
         if (message) findings.push(diagnostic('AML-E160', message, 'error', file, 1))
-        what = 'ended'
+        step = 'ended'
       } finally {
-        await store.end(session) // also after a lost reply: nothing is left behind
+        await store.end(session) // after a lost response the test session may exist
       }
     }
   } catch (error) {
     if (!(error instanceof StoreUnavailable || error instanceof Conflict)) throw error
-    const message = `No session can be ${what}: ${error.message || 'a conflict'}.`
+    const message = `No session can be ${step}: ${error.message || 'a conflict'}.`
     findings.push(diagnostic('AML-E160', message, 'error', file, 1))
   }
   return findings
 }
 
-/** Return how a session differs from what was saved; an empty text if it does not. */
+/** Compare a loaded session with SNAPSHOT; return a message, or an empty text. */
 function changesIn(stored: Stored | null): string {
-  if (stored === null) return 'A session that was saved cannot be found again.'
+  if (stored === null) return 'A saved session cannot be loaded again.'
   const paths = changed(SNAPSHOT, parse(stored.snapshot), '')
-  const names = paths.slice(0, SHOWN).join(', ') + (paths.length > SHOWN ? ', ...' : '')
-  return names && `A session that was saved comes back changed or without: ${names}.`
+  const names = paths.slice(0, MAX_PATHS).join(', ') + (paths.length > MAX_PATHS ? ', ...' : '')
+  return names && `A saved session comes back with changed or missing fields: ${names}.`
 }
 
-/** Return the paths of values that differ. What a store adds to an object does not count. */
+/** Return the paths of changed or missing values; a store may add fields to objects. */
 function changed(saved: unknown, loaded: unknown, path: string): string[] {
   if (Array.isArray(saved) && Array.isArray(loaded) && saved.length === loaded.length) {
     return saved.flatMap((value, index) => changed(value, loaded[index], `${path}[${index}]`))

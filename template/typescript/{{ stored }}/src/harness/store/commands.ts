@@ -1,4 +1,4 @@
-// The commands `sessions list | show | restore | copy | end`: the store, without a turn.
+// The commands `sessions list | show | restore | copy | end`.
 
 import { existsSync } from 'node:fs'
 import { parseArgs } from 'node:util'
@@ -18,18 +18,19 @@ import { foreignFormat, ownerOf, readSnapshot, UNREADABLE } from './snapshot.ts'
 const USAGE = `Usage: node src/main.ts sessions COMMAND
 
   list [--json]               print the ids of all sessions
-  show SESSION [--json]       print the last turn of a session, its checkpoints, and the
-                              snapshots that were quarantined
-  restore SESSION CHECKPOINT  continue a session from a checkpoint that \`show\` prints
+  show SESSION [--json]       print the last turn, checkpoints and quarantined snapshots of a
+                              session
+  restore SESSION CHECKPOINT  restore a session from a checkpoint, an id that \`show\` prints
   copy [SESSION]... --to STORE
-                              copy sessions, all or some, also while turns run, to a collection
-                              or a folder such as ./kept; --from STORE: from there; again: what
-                              has changed; --end ends copies of sessions that have ended
-  end SESSION                 delete all that is stored of a session
+                              copy the named sessions, or all, to a collection or to a folder
+                              such as ./kept, also while turns run; run it again to copy changes
+    --from STORE              copy from this collection or folder
+    --end                     also end copies of ended sessions
+  end SESSION                 delete all data of a session
   end --actor ID              delete the sessions of an actor`
 
-const NO_BYTES = 'no snapshot, or too large to read' // stores return those without bytes
-// What could move a cursor or turn a text around.
+const NO_BYTES = 'no snapshot, or too large to read' // stores return both as empty text
+// Characters that move the cursor or change the direction of text.
 const UNPRINTABLE = /[\p{Cc}\p{Cs}\u200e\u200f\u2028-\u202e\u2066-\u2069]/gu
 
 /** Run `sessions` with these arguments. Throws CommandError. */
@@ -39,26 +40,26 @@ export async function sessions(
 ): Promise<void> {
   if ([command, ...args].includes('--help')) return console.log(USAGE)
   const [flag, text] = [{ type: 'boolean' }, { type: 'string' }] as const
-  const words = { args, allowPositionals: true } as const
+  const positional = { args, allowPositionals: true } as const
   if (command === 'list') {
     await list(load, parseArgs({ args, options: { json: flag } }).values.json)
   } else if (command === 'show') {
-    const { values, positionals } = parseArgs({ ...words, options: { json: flag } })
-    await show(load, take(positionals, 'SESSION')[0], values.json)
+    const { values, positionals } = parseArgs({ ...positional, options: { json: flag } })
+    await show(load, validate(positionals, 'SESSION')[0], values.json)
   } else if (command === 'restore') {
-    await restore(load, ...take(parseArgs(words).positionals, 'SESSION', 'CHECKPOINT'))
+    await restore(load, ...validate(parseArgs(positional).positionals, 'SESSION', 'CHECKPOINT'))
   } else if (command === 'copy') {
     const options = { to: text, from: text, end: flag }
-    const { values, positionals } = parseArgs({ ...words, options })
-    for (const id of positionals) take([id], 'SESSION')
+    const { values, positionals } = parseArgs({ ...positional, options })
+    for (const id of positionals) validate([id], 'SESSION')
     await copy(load, positionals, values)
   } else if (command === 'end') {
-    const { values, positionals } = parseArgs({ ...words, options: { actor: text } })
-    if (values.actor === undefined) await end(load, take(positionals, 'SESSION')[0])
+    const { values, positionals } = parseArgs({ ...positional, options: { actor: text } })
+    if (values.actor === undefined) await end(load, validate(positionals, 'SESSION')[0])
     else await endAll(load, values.actor)
   } else {
-    const what = command ? `No such command '${command}'.` : 'Missing command.'
-    throw new CommandError(`${what}\n${USAGE}`, 2)
+    const message = command ? `No such command '${command}'.` : 'Missing command.'
+    throw new CommandError(`${message}\n${USAGE}`, 2)
   }
 }
 
@@ -87,7 +88,9 @@ async function show(load: LoadCapabilities, session: string, asJson = false): Pr
   const failure = isForeign ? ', so turns are refused' : ', so the next turn quarantines it'
   const outcome = turn === null ? failure : ''
   const lines = [`session ${session}: ${stored ? describeTurn(report) + outcome : 'no turn'}`]
-  for (const kept of checkpoints) lines.push(`checkpoint ${kept.id}: ${describeTurn(kept)}`)
+  for (const checkpoint of checkpoints) {
+    lines.push(`checkpoint ${checkpoint.id}: ${describeTurn(checkpoint)}`)
+  }
   for (const name of quarantined) lines.push(`quarantined ${name}`)
   console.log(asJson ? JSON.stringify(report) : lines.join('\n'))
 }
@@ -97,11 +100,11 @@ async function restore(load: LoadCapabilities, session: string, checkpoint = '')
     load,
     async ({ store, settings }) => {
       const { maxSnapshotBytes } = settings
-      const kept = await store.loadCheckpoint(session, checkpoint)
-      const snapshot = kept === null ? null : readSnapshot(kept, maxSnapshotBytes)
+      const copy = await store.loadCheckpoint(session, checkpoint)
+      const snapshot = copy === null ? null : readSnapshot(copy, maxSnapshotBytes)
       if (snapshot === null) {
-        const what = kept === null ? 'has no checkpoint' : 'has an unreadable checkpoint'
-        throw new CommandError(`Session ${session} ${what} ${checkpoint}.`)
+        const problem = copy === null ? 'has no checkpoint' : 'has an unreadable checkpoint'
+        throw new CommandError(`Session ${session} ${problem} ${checkpoint}.`)
       }
       const stored = await store.load(session)
       let expected = stored?.revision ?? null
@@ -110,9 +113,9 @@ async function restore(load: LoadCapabilities, session: string, checkpoint = '')
         expected = null
       }
       const value = JSON.parse(snapshot)
-      // The turns keep their idempotency keys: a retry repeats the reply of a turn that is there.
+      // The turns keep their idempotency keys: a retry of a stored turn returns its reply.
       value.app_data.restored_from = checkpoint
-      delete value.app_data.pending // the tools of a turn that waited then may have run
+      delete value.app_data.pending // the approved tools of that turn may have run since
       await store.save(session, JSON.stringify(value), expected)
       return value.app_data.turn
     },
@@ -140,17 +143,17 @@ async function copy(load: LoadCapabilities, ids: string[], options: CopyOptions)
     !to,
   )
   const count = ({ length }: string[]) => `${length} session${length === 1 ? '' : 's'}`
-  const { copied, same, continued, ended, failed } = report
-  console.log(`${count(copied)} copied, ${same.length} had not changed.`)
+  const { copied, unchanged, continued, ended, failed } = report
+  console.log(`${count(copied)} copied, ${unchanged.length} unchanged.`)
   if (continued.length > 0) {
-    const what = 'continued there, and left as they are'
-    console.log(`${count(continued)} ${what}: ${continued.join(', ')}`)
+    const message = 'continued in the other store, so not overwritten'
+    console.log(`${count(continued)} ${message}: ${continued.join(', ')}`)
   }
   if (ended.length > 0) {
-    const what = ends ? 'ended, and now the copies, too' : 'ended: --end ends the copies'
-    console.log(`${count(ended)} ${what}: ${ended.join(', ')}`)
+    const message = ends ? 'ended, now also their copies' : 'ended; --end also ends their copies'
+    console.log(`${count(ended)} ${message}: ${ended.join(', ')}`)
   }
-  const lines = [...failed].map(([id, why]) => `session ${id} was not copied: ${why}`)
+  const lines = [...failed].map(([id, reason]) => `session ${id} was not copied: ${reason}`)
   if (lines.length > 0) throw new CommandError(lines.join('\n'))
 }
 
@@ -167,18 +170,20 @@ function storeOf(capability: Store, id: string, isTarget: boolean): DurableStore
     throw new CommandError(`collections/${id}.collection.md declares no session store.`)
   }
   if (collection === capability.collection) {
-    throw new CommandError(`Collection ${id} is where the sessions are.`)
+    throw new CommandError(`Collection ${id} already stores these sessions. Name another.`)
   }
   const { type } = collection.backend
   if (type !== capability.collection?.backend.type) {
-    const what = `This project has no code for backend type ${type}`
-    throw new CommandError(`${what}: copy to a folder, and from there after the update.`)
+    const message = `This project has no code for backend type ${type}. Copy to a folder`
+    throw new CommandError(
+      `${message}, switch the project to that type, then copy from the folder.`,
+    )
   }
   if (isTarget && !collection.writeback.enabled) {
     throw new CommandError(`Collection ${id} is read-only.`)
   }
   const [unset] = unsetVariables(settings, collection)
-  if (unset) throw new CommandError(`There is no store until ${unset} is set.`)
+  if (unset) throw new CommandError(`No store is configured: set ${unset}.`)
   return capability.connect(collection)
 }
 
@@ -196,7 +201,8 @@ async function endAll(load: LoadCapabilities, actor: string): Promise<void> {
       for (const id of await store.sessions()) {
         const owner = await ownerOf(store, id)
         if (owner === UNREADABLE) {
-          console.error(`Note: session ${id} is unreadable, so it may belong to anyone.`)
+          const message = 'is unreadable, so its actor is unknown. It was not ended.'
+          console.error(`Note: session ${id} ${message}`)
         } else if (owner === actor) {
           await store.end(id)
           console.log(`Session ${id} has ended.`)
@@ -209,13 +215,13 @@ async function endAll(load: LoadCapabilities, actor: string): Promise<void> {
   console.log(`${count} sessions of actor ${actor} have ended.`)
 }
 
-/** Return the positional arguments, valid; throw where one is missing or too many are given. */
-function take(given: string[], ...names: string[]): [session: string, checkpoint?: string] {
-  const missing = names[given.length]
+/** Validate and return the positional arguments. Throws CommandError. */
+function validate(args: string[], ...names: string[]): [session: string, checkpoint?: string] {
+  const missing = names[args.length]
   if (missing) throw new CommandError(`Missing argument '${missing}'.`, 2)
-  const surplus = given[names.length]
+  const surplus = args[names.length]
   if (surplus !== undefined) throw new CommandError(`Unexpected argument '${surplus}'.`, 2)
-  const [session = '', checkpoint] = given
+  const [session = '', checkpoint] = args
   if (!SESSION_ID.test(session)) throw new CommandError(ERRORS.invalid_session_id[1], 2)
   if (checkpoint === undefined) return [session]
   if (!UUID7.test(checkpoint)) throw new CommandError('A checkpoint is a UUIDv7 in lower case.', 2)
@@ -224,7 +230,7 @@ function take(given: string[], ...names: string[]): [session: string, checkpoint
 
 type Opened = { store: DurableStore; settings: StoreSettings; capability: Store }
 
-/** Return what `work` returns; a failure of the store becomes a CommandError. */
+/** Return the result of `work`; throw a failure of the store as CommandError. */
 async function withStore<T>(
   load: LoadCapabilities,
   work: (opened: Opened) => Promise<T>,
@@ -233,8 +239,8 @@ async function withStore<T>(
   const capability = (await load()).find((capability) => capability instanceof Store)!
   refuseErrors(capability.declarations.check())
   const { collection, isWritable, settings, store, unset } = capability
-  if (!collection) throw new CommandError('There is no store: no collection in use keeps sessions.')
-  if (!store) throw new CommandError(`There is no store until ${unset} is set.`)
+  if (!collection) throw new CommandError('No collection of this agent stores sessions.')
+  if (!store) throw new CommandError(`No store is configured: set ${unset}.`)
   if (isChange && !isWritable) {
     throw new CommandError(`Collection ${collection.collection_id} is read-only.`)
   }
@@ -242,7 +248,9 @@ async function withStore<T>(
     return await work({ store, settings, capability })
   } catch (error) {
     if (error instanceof Conflict) {
-      throw new CommandError('Another process continued this session; nothing was changed.')
+      throw new CommandError(
+        'Another process changed this session. Nothing was written; run the command again.',
+      )
     }
     if (!(error instanceof StoreUnavailable || error instanceof Unsupported)) throw error
     throw new CommandError(error.message)
@@ -253,25 +261,25 @@ async function withStore<T>(
 
 type Summary = ReturnType<typeof summarize>
 
-/** What is shown of a snapshot; its turn is null where it cannot be read. */
+/** Return the fields of a snapshot to show; `turn` is null for an unreadable snapshot. */
 function summarize(snapshot: string, { maxSnapshotBytes }: StoreSettings) {
   const bytes = Buffer.byteLength(snapshot)
   const text = readSnapshot(snapshot, maxSnapshotBytes)
   if (text === null) {
-    const none = { turn: null, actor: null, created_at: null, restored_from: null }
-    return { ...none, summary_before: null, foreign_format: foreignFormat(snapshot), bytes }
+    const empty = { turn: null, actor: null, created_at: null, restored_from: null }
+    return { ...empty, summary_before: null, foreign_format: foreignFormat(snapshot), bytes }
   }
   const { created_at, app_data, data } = JSON.parse(text)
   const { turn, actor, restored_from = null, turns } = app_data
   const time = String(created_at).replace(/\+00:00$/, 'Z')
-  // Messages in front of the first turn are a summary.
+  // Messages before the first turn are a summary.
   const at = turns ? (turns[0]?.at ?? data.messages.length) : 0
   const summary_before: number | null = at > 0 ? turn - turns.length + 1 : null
   const fields = { turn, actor, created_at: time, restored_from, summary_before }
   return { ...fields, foreign_format: null, bytes }
 }
 
-/** Return a summary as one line, without what could move a cursor. */
+/** Return a summary in one line, without characters that control the terminal. */
 function describeTurn(summary: Summary): string {
   const { turn, actor, created_at: time, restored_from: origin, summary_before: before } = summary
   const { bytes, foreign_format: reason } = summary
@@ -279,8 +287,8 @@ function describeTurn(summary: Summary): string {
     const size = bytes > 0 ? `${bytes} bytes` : NO_BYTES
     return reason === null ? `unreadable, ${size}` : `unreadable, ${size}: ${reason}`
   }
-  const who = actor === null ? 'no actor' : `actor ${actor}`
-  const line = printable(`turn ${turn}, ${who}, ${time}, ${bytes} bytes`)
+  const identity = actor === null ? 'no actor' : `actor ${actor}`
+  const line = printable(`turn ${turn}, ${identity}, ${time}, ${bytes} bytes`)
   const restored = origin ? `${line}, restored from ${printable(origin)}` : line
   return before ? `${restored}, with a summary before turn ${before}` : restored
 }

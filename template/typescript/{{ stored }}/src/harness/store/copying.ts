@@ -1,7 +1,8 @@
-// Copies sessions to another store, while turns run, and as often as it takes.
+// Copies sessions to another store, repeatedly and while turns run.
 //
-// A copy has a seal: a digest of itself, which no longer fits once anything has changed it. So a
-// later run replaces copies that nobody has continued, and leaves all other sessions alone.
+// Each copy carries a seal: a digest of its content. A turn that continues the copy breaks the
+// seal. A later run therefore replaces copies with an intact seal, and leaves all other sessions
+// unchanged.
 
 import { createHash } from 'node:crypto'
 
@@ -9,29 +10,29 @@ import { Conflict, type DurableStore, StoreUnavailable, Unsupported } from './ba
 import { isSame } from './snapshot.ts'
 
 const SEAL = 'copied' // in the app_data of a snapshot
-const AT_ONCE = 8
+const CONCURRENCY = 8
 
-/** What became of sessions, by their ids. */
-export class Copied {
+/** The ids of sessions, by result. */
+export class CopyReport {
   readonly copied: string[] = []
-  readonly same: string[] = []
-  /** In the other store, so left alone. */
+  readonly unchanged: string[] = []
+  /** In the target, so not overwritten. */
   readonly continued: string[] = []
-  /** In the first store, after they were copied. */
+  /** In the source, after the last copy. */
   readonly ended: string[] = []
-  /** And why. */
+  /** Reasons by id. */
   readonly failed = new Map<string, string>()
 }
 
-/** Copies sessions of one store to another one, each with its last `checkpoints`. */
+/** Copies sessions from one store to another, each with its last `checkpoints`. */
 export class Copy {
-  readonly report = new Copied()
+  readonly report = new CopyReport()
   readonly #source: DurableStore
   readonly #target: DurableStore
   readonly #checkpoints: number
   readonly #ends: boolean
 
-  /** `ends`: whether copies of sessions that have ended end, too. */
+  /** `ends`: whether to end copies of ended sessions. */
   constructor(source: DurableStore, target: DurableStore, checkpoints: number, ends: boolean) {
     this.#source = source
     this.#target = target
@@ -39,39 +40,39 @@ export class Copy {
     this.#ends = ends
   }
 
-  /** Copy these sessions, or all if none is named. Throws StoreUnavailable and Unsupported. */
-  async run(ids: readonly string[]): Promise<Copied> {
+  /** Copy these sessions, or all if `ids` is empty. Throws StoreUnavailable and Unsupported. */
+  async run(ids: readonly string[]): Promise<CopyReport> {
     const named = new Set(ids.length > 0 ? ids : await this.#source.sessions())
-    // Where the other store cannot list them, it is not known what has ended.
+    // If the target cannot list its sessions, ended sessions stay undetected.
     if (ids.length === 0) for (const id of await sessionsOf(this.#target)) named.add(id)
-    const left = [...named].toSorted().values()
+    const queue = [...named].toSorted().values()
     const work = async () => {
-      for (const id of left) await this.#try(id)
+      for (const id of queue) await this.#tryCopy(id)
     }
-    await Promise.all(Array.from({ length: AT_ONCE }, work))
+    await Promise.all(Array.from({ length: CONCURRENCY }, work))
     return this.report
   }
 
-  async #try(id: string): Promise<void> {
+  async #tryCopy(id: string): Promise<void> {
     try {
       await this.#copy(id)
     } catch (error) {
       if (!(error instanceof Conflict || error instanceof StoreUnavailable)) throw error
-      this.report.failed.set(id, error.message || 'another process changed it meanwhile')
+      this.report.failed.set(id, error.message || 'another process changed it during the copy')
     }
   }
 
   async #copy(id: string): Promise<void> {
     const { report } = this
-    const there = await this.#target.load(id)
+    const copy = await this.#target.load(id)
     const stored = await this.#source.load(id)
-    if (there && !isCopy(there.snapshot)) {
+    if (copy && !isCopy(copy.snapshot)) {
       if (stored) report.continued.push(id)
       return
     }
     if (!stored) {
-      if (there) report.ended.push(id)
-      if (there && this.#ends) await this.#target.end(id)
+      if (copy) report.ended.push(id)
+      if (copy && this.#ends) await this.#target.end(id)
       return
     }
     const snapshot = sealed(stored.snapshot)
@@ -79,17 +80,17 @@ export class Copy {
       report.failed.set(id, 'it is unreadable')
       return
     }
-    if (there && isSame(there.snapshot, snapshot)) {
-      report.same.push(id)
+    if (copy && isSame(copy.snapshot, snapshot)) {
+      report.unchanged.push(id)
       return
     }
-    let revision = there?.revision ?? null
+    let revision = copy?.revision ?? null
     const count = this.#checkpoints
     for (const name of count > 0 ? (await this.#source.checkpoints(id)).slice(-count) : []) {
       const earlier = sealed((await this.#source.loadCheckpoint(id, name)) ?? '')
-      // Some stores keep a checkpoint only with a save; but an earlier turn must not be the latest
-      // again where there is a copy.
-      if (earlier && there) await this.#target.saveCheckpoint(id, earlier, name)
+      // Some stores create a checkpoint only with a save. If a copy exists, a save would make the
+      // earlier turn the latest.
+      if (earlier && copy) await this.#target.saveCheckpoint(id, earlier, name)
       else if (earlier) revision = await this.#target.save(id, earlier, revision, name)
     }
     await this.#target.save(id, snapshot, revision)
@@ -115,7 +116,7 @@ function isCopy(snapshot: string): boolean {
   }
 }
 
-/** Return the snapshot of a copy; null where it is not one of a session. */
+/** Return the snapshot with a new seal, or null if it is unreadable. */
 function sealed(snapshot: string): string | null {
   try {
     const value = JSON.parse(snapshot)
@@ -126,14 +127,14 @@ function sealed(snapshot: string): string | null {
   }
 }
 
-/** Throws where a value is not a snapshot. What a store may add does not count. */
+/** Return a digest of the fields that a store returns unchanged. Throws if they are missing. */
 function sealOf({ created_at, data, app_data }: any): string {
   if (Array.isArray(app_data)) throw new TypeError('not of a session')
-  const { [SEAL]: _, ...own } = app_data
-  const parts = JSON.stringify([created_at, data.messages.slice(), own], (_name, part) => {
+  const { [SEAL]: _, ...fields } = app_data
+  const parts = JSON.stringify([created_at, data.messages.slice(), fields], (_name, part) => {
     const isMapping = typeof part === 'object' && part !== null && !Array.isArray(part)
     if (!isMapping) return part
-    const sorted = Object.entries(part).toSorted(([one], [other]) => (one < other ? -1 : 1))
+    const sorted = Object.entries(part).toSorted(([a], [b]) => (a < b ? -1 : 1))
     return Object.fromEntries(sorted)
   })
   return createHash('sha256').update(parts).digest('hex')

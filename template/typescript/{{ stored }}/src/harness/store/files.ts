@@ -1,4 +1,4 @@
-// Sessions in a folder: a backup, or the way to a store of another kind.
+// Sessions in a folder, as a backup or on the way to a store of another type.
 
 import { createHash, randomUUID } from 'node:crypto'
 import { existsSync } from 'node:fs'
@@ -19,7 +19,7 @@ const Row = z.object({
 })
 type Row = z.output<typeof Row>
 
-/** A DurableStore of files, one for each session. Only one process may write at a time. */
+/** A DurableStore with a file for each session. Only one process may write at a time. */
 export class SessionFiles implements DurableStore {
   readonly contact: string
   readonly #folder: string
@@ -42,8 +42,8 @@ export class SessionFiles implements DurableStore {
     expected: string | null,
     checkpoint: string | null = null,
   ): Promise<string | null> {
-    const found = await this.load(sessionId)
-    if ((found?.revision ?? null) !== expected) throw new Conflict()
+    const stored = await this.load(sessionId)
+    if ((stored?.revision ?? null) !== expected) throw new Conflict()
     const before = await this.#read(this.#path(sessionId))
     const latest = JSON.parse(snapshot)
     const added = checkpoint ? { [checkpoint]: latest } : {}
@@ -60,8 +60,9 @@ export class SessionFiles implements DurableStore {
   }
 
   async loadCheckpoint(sessionId: string, checkpoint: string): Promise<string | null> {
-    const kept = (await this.#read(this.#path(sessionId)))?.checkpoints[checkpoint]
-    return kept ? JSON.stringify(kept) : null
+    const row = await this.#read(this.#path(sessionId))
+    const snapshot = row?.checkpoints[checkpoint]
+    return snapshot ? JSON.stringify(snapshot) : null
   }
 
   async checkpoints(sessionId: string): Promise<string[]> {
@@ -70,7 +71,7 @@ export class SessionFiles implements DurableStore {
   }
 
   async quarantine(): Promise<string> {
-    throw new StoreUnavailable('a folder has no quarantine')
+    throw new StoreUnavailable('a folder cannot quarantine snapshots')
   }
 
   async quarantined(): Promise<string[]> {
@@ -96,7 +97,7 @@ export class SessionFiles implements DurableStore {
 
   async close(): Promise<void> {}
 
-  /** The path of a session, also where file names have no upper and lower case. */
+  /** Return the path of a session, unique also in a case-insensitive file system. */
   #path(sessionId: string): string {
     return join(this.#folder, `${hash(sessionId)}.json`)
   }
@@ -106,19 +107,19 @@ export class SessionFiles implements DurableStore {
       return Row.parse(JSON.parse(await readFile(path, 'utf8')))
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null
-      throw new StoreUnavailable(`${path} is no session (${describe(error)})`)
+      throw new StoreUnavailable(`${path} is not a stored session (${describe(error)})`)
     }
   }
 
   async #write(row: Row): Promise<void> {
     const path = this.#path(row.session_id)
-    const fresh = `${path}.${randomUUID()}`
+    const temporary = `${path}.${randomUUID()}`
     try {
       await mkdir(this.#folder, { mode: 0o700, recursive: true })
-      await writeFile(fresh, JSON.stringify(row), { mode: 0o600 })
-      await rename(fresh, path)
+      await writeFile(temporary, JSON.stringify(row), { mode: 0o600 })
+      await rename(temporary, path)
     } catch (error) {
-      await rm(fresh, { force: true }).catch(() => {}) // it holds the text of a conversation
+      await rm(temporary, { force: true }).catch(() => {}) // it contains conversation text
       throw new StoreUnavailable(`${path} cannot be written (${describe(error)})`)
     }
   }

@@ -1,4 +1,4 @@
-// Reads stored bytes: validates them before a turn continues from them, and finds their actor.
+// Validates stored snapshots before a turn continues from them, and reads their actor.
 
 import { isDeepStrictEqual } from 'node:util'
 
@@ -12,7 +12,7 @@ export const UNREADABLE = Symbol('unreadable')
 
 const VERSIONS = ['1.0', '1'] as const
 const Envelope = z.object({ scope: z.string().optional(), schema_version: z.string().optional() })
-/** A snapshot of any program, which can tell who says what. */
+/** A snapshot of any program whose messages have roles. */
 const Foreign = z.object({
   data: z.object({ messages: z.array(z.object({ role: z.string() })).min(1) }),
   app_data: z.unknown().optional(),
@@ -44,9 +44,10 @@ const Readable = Fields.refine(({ data: { messages }, app_data: { turn, turns } 
 })
 
 /**
- * Return the snapshot with its defaults; null where it is unreadable.
+ * Return the snapshot with its default fields, or null if it is unreadable.
  *
- * One of more than `maxBytes`, which were more when it was saved, loses its oldest turns.
+ * The memory-collection specification allows missing fields and the version "1". A snapshot of
+ * more than `maxBytes` loses its oldest turns: the limit may have been higher at the last save.
  */
 export function readSnapshot(stored: string, maxBytes: number): string | null {
   const snapshot = parse(stored)
@@ -58,7 +59,7 @@ export function readSnapshot(stored: string, maxBytes: number): string | null {
   return JSON.stringify(whole)
 }
 
-/** Return a snapshot without as many of its oldest turns as needed, perhaps without any. */
+/** Remove the oldest turns, if necessary all, until the snapshot fits into `maxBytes`. */
 function shorten({ data, app_data: last, ...rest }: Snapshot, maxBytes: number): string {
   const { messages } = data
   const turns = last.turns ?? findTurns(data)
@@ -69,7 +70,7 @@ function shorten({ data, app_data: last, ...rest }: Snapshot, maxBytes: number):
   const whole = serialize({ ...rest, data, app_data: last })
   const excess = Buffer.byteLength(whole) - maxBytes
   const ends = [...turns.map(({ at }) => at), messages.length]
-  let front = ends.shift()! // a summary in front of the first turn stays
+  let front = ends.shift()! // keep a summary before the first turn
   let end = ends.find((at) => before[at]! - before[front]! >= excess)
   if (end === undefined) [front, end] = [0, messages.length]
   const kept = [...messages.slice(0, front), ...messages.slice(end)]
@@ -78,25 +79,25 @@ function shorten({ data, app_data: last, ...rest }: Snapshot, maxBytes: number):
   const smaller = { ...rest, data: { ...data, messages: kept } }
   const shortened = serialize({ ...smaller, app_data: { ...last, turns: starts } })
   if (Buffer.byteLength(shortened) <= maxBytes) return shortened
-  const reply = { key: null, reply: '' } // of a turn that is no longer there
+  const reply = { key: null, reply: '' } // they belong to a removed turn
   return serialize({ ...smaller, app_data: { ...last, turns: starts, ...reply } })
 }
 
-/** Return why a snapshot is of another program or a newer version; null if it is damaged. */
+/** Return the reason if another program or a newer version wrote the snapshot, or null. */
 export function foreignFormat(stored: string): string | null {
   const value = parse(stored)
   const { scope, schema_version: version } = Envelope.safeParse(value).data ?? {}
-  if (version !== undefined && !VERSIONS.some((it) => it === version))
+  if (version !== undefined && !VERSIONS.some((known) => known === version))
     return 'its schema version is not 1.0'
-  if (scope !== undefined && scope !== 'agent') return 'it is not of a single agent'
+  if (scope !== undefined && scope !== 'agent') return 'it does not belong to a single agent'
   const found = Foreign.safeParse(value)
   if (!found.success) return null
   if (!found.data.app_data) return 'it has no record of the turns'
   const { messages } = (value as Snapshot).data
-  return areMessages(messages) ? null : 'its messages are of another framework'
+  return areMessages(messages) ? null : 'its messages come from another framework'
 }
 
-/** Whether both are the same JSON value; an empty `state` may be missing in one. */
+/** Return whether both are the same JSON value; a store may add an empty `state`. */
 export function isSame(stored: string, snapshot: string): boolean {
   return isDeepStrictEqual(withState(parse(stored)), withState(parse(snapshot)))
 }
@@ -106,18 +107,18 @@ function withState(value: unknown): unknown {
   return { ...value, data: { state: {}, ...('data' in value ? (value.data as object) : {}) } }
 }
 
-/** Return the value of a JSON text, or null. */
+/** Return the value of a JSON text, or null if the text is invalid. */
 export function parse(text: string): unknown {
   try {
     const value: unknown = JSON.parse(text)
-    JSON.stringify(value) // throws where it is nested too deeply to work with
+    JSON.stringify(value) // throws if the value is nested too deeply
     return value
   } catch {
     return null
   }
 }
 
-/** Return the actor in the latest readable snapshot, null where nothing is stored. */
+/** Return the actor in the latest readable snapshot, or UNREADABLE; null without any data. */
 export async function ownerOf(store: DurableStore, sessionId: string): Promise<unknown> {
   const stored = await store.load(sessionId)
   const owner = actorIn(stored?.snapshot)
@@ -132,7 +133,7 @@ export async function ownerOf(store: DurableStore, sessionId: string): Promise<u
   return isThere ? UNREADABLE : null
 }
 
-/** Return the actor in a snapshot, even in one that no turn could continue from. */
+/** Return the actor in a snapshot, even if other parts are invalid. */
 function actorIn(snapshot: string | null = null): unknown {
   try {
     const { actor } = JSON.parse(snapshot ?? '').app_data

@@ -1,4 +1,4 @@
-// Sessions in Valkey or Redis: the fields of their collection.
+// Fields and checks of a collection that stores sessions in Valkey or Redis.
 
 import { unescape } from 'node:querystring' // never throws, unlike decodeURIComponent
 
@@ -21,7 +21,7 @@ export type ValkeyConfig = z.output<typeof ValkeyConfig>
 
 export const backend = { secretRefs, backendFindings }
 
-/** Return the references that are read before the collection is used. */
+/** Return the references to resolve before the collection is used. */
 export function secretRefs({ endpoint_secret: reference }: ValkeyConfig): SecretRef[] {
   const path = ['backend', 'endpoint_secret']
   const accepts = (secret: string) => readAddress(secret, 0) !== null
@@ -29,7 +29,7 @@ export function secretRefs({ endpoint_secret: reference }: ValkeyConfig): Secret
   return reference ? [{ reference, key: null, region: null, path, expected, accepts }] : []
 }
 
-/** Check what concerns more than one field. */
+/** Check combinations of fields. */
 function* backendFindings(
   document: Document,
   config: ValkeyConfig,
@@ -38,7 +38,7 @@ function* backendFindings(
 ): Findings {
   if (!config.endpoint_secret) yield* missingAddress(document, 'endpoint_secret', status)
   if (lifetime !== 'session') {
-    const message = 'valkey stores only lifetime session: use custom or agentcore_memory.'
+    const message = 'valkey supports only lifetime session: use custom or agentcore_memory.'
     yield document.finding('AML-E042', message, 'backend', 'type')
   } else if (config.ttl_seconds === undefined) {
     const message = 'backend.ttl_seconds is missing: sessions never expire.'
@@ -48,19 +48,19 @@ function* backendFindings(
 
 const HOST = /^((?:[\w-]{1,63}\.)*[\w-]{1,63}\.?|[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*)$/
 
-/** Read a secret that is a URL or, with this port, a host; null where it is neither. */
-export function readAddress(secret: string, given: number) {
+/** Parse a secret that is a URL or a host; return null for any other text. */
+export function readAddress(secret: string, defaultPort: number) {
   const isBareIPv6 = secret.split(':').length > 2 && !/[[\]/]/.test(secret)
   const text = isBareIPv6 ? `[${secret}]` : secret
   const url = URL.parse(text.includes('://') ? text : `valkey://${text}`)
   const [, secure] = /^(?:valkey|redis)(s?):$/.exec(url?.protocol ?? '') ?? []
   const host = url?.hostname.replace(/^\[|\]$/g, '') ?? ''
-  // With an @ further on, a part of the password would be taken for the host.
+  // An unescaped / or # in a password would make its start the host, and messages quote the host.
   const isSplit = /@/.test(`${url?.pathname}${url?.search}${url?.hash}`)
   const isHost = HOST.test(host) && !/^[0-9]+$/.test(host) && !isSplit
   if (!url || secure === undefined || !isHost) return null
   const [username, password] = [unescape(url.username), unescape(url.password)]
   const access = { username, password, ...(secure && { tls: {} }) }
-  const [db, port] = [Number(url.pathname.slice(1)) || 0, Number(url.port) || given]
+  const [db, port] = [Number(url.pathname.slice(1)) || 0, Number(url.port) || defaultPort]
   return { server: { host, port, db }, access }
 }

@@ -1,3 +1,3 @@
-// The session store: Valkey or Redis.
+// Exports this project's session store as DeclaredStore.
 
 export { ValkeyStore as DeclaredStore } from './valkey.ts'

@@ -1,4 +1,4 @@
-// Sessions in Valkey or Redis, also in a cluster: one hash each with a TTL, changed by scripts.
+// Sessions in Valkey or Redis, also in a cluster: a hash per session, changed by Lua scripts.
 
 import type { Cluster, Redis, RedisOptions } from 'iovalkey'
 import { v7 as uuid7 } from 'uuid'
@@ -11,13 +11,13 @@ import { SESSION_ID } from '../contract.ts'
 import { log } from '../log.ts'
 import type { Stored } from '../sessions/session_store.ts'
 import { Conflict, decode, type DurableStore, idAfter, StoreUnavailable } from './base.ts'
-import { readLimit, unavailable, type Warning, withinSeconds } from './base.ts'
+import { readLimit, unavailable, type StoreWarning, withinSeconds } from './base.ts'
 import type { StoreSettings } from './settings.ts'
 import type { ValkeySettings } from './valkey_settings.ts'
 
 // Fields of a hash: `latest` and its revision `rev`, `h:<uuid7>` for each checkpoint,
-// `aside:<uuid7>` for each quarantined snapshot. '' is the revision where there is no `latest`. A
-// key of another type counts as an unreadable snapshot.
+// `aside:<uuid7>` for each quarantined snapshot. Without `latest` the revision is ''. A key of
+// another type counts as an unreadable snapshot.
 const REVISION = `
 local found = redis.pcall('HEXISTS', KEYS[1], 'latest')
 local is_foreign = type(found) == 'table'
@@ -29,14 +29,14 @@ const EXPIRE = `
 if tonumber(ARGV[1]) > 0 then redis.call('EXPIRE', KEYS[1], ARGV[1])
 else redis.call('PERSIST', KEYS[1]) end
 return 1`
-// ARGV: field, known revision, most bytes. A longer snapshot is returned as '', which is invalid.
+// ARGV: field, known revision, maximum size in bytes. Returns a larger snapshot empty.
 const LOAD = `${REVISION}
 if is_foreign then return ARGV[1] == 'latest' and {revision, ''} end
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return false end
 if revision == ARGV[2] then return {revision} end
 if redis.call('HSTRLEN', KEYS[1], ARGV[1]) > tonumber(ARGV[3]) then return {revision, ''} end
 return {revision, redis.call('HGET', KEYS[1], ARGV[1])}`
-// ARGV: seconds to live or 0, expected revision, new one or '' to keep the latest snapshot,
+// ARGV: seconds to live or 0, expected revision, new revision or '' to keep the latest snapshot,
 // snapshot, field of the checkpoint or '', number of checkpoints to keep.
 const SAVE = `${REVISION}
 if is_foreign or revision == '' and ARGV[3] == '' then return 0 end
@@ -46,16 +46,16 @@ if ARGV[3] ~= '' then
 end
 if ARGV[5] ~= '' then
   redis.call('HSET', KEYS[1], ARGV[5], ARGV[4])
-  local kept = {}
+  local fields = {}
   for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
-    if string.sub(field, 1, 2) == 'h:' then table.insert(kept, field) end
+    if string.sub(field, 1, 2) == 'h:' then table.insert(fields, field) end
   end
-  table.sort(kept)
-  for i = 1, #kept - tonumber(ARGV[6]) do redis.call('HDEL', KEYS[1], kept[i]) end
+  table.sort(fields)
+  for i = 1, #fields - tonumber(ARGV[6]) do redis.call('HDEL', KEYS[1], fields[i]) end
 end
 ${EXPIRE}`
-// ARGV: seconds to live or 0, expected revision, field to move the snapshot to. RESTORE brings back
-// what DUMP returns.
+// ARGV: seconds to live or 0, expected revision, field to move the snapshot to. RESTORE reverts
+// DUMP.
 const QUARANTINE = `${REVISION}
 if revision ~= ARGV[2] then return 0 end
 local value
@@ -73,7 +73,12 @@ local fields = redis.pcall('HKEYS', KEYS[1])
 if fields.err and string.find(fields.err, 'WRONGTYPE') then return {} end
 return fields`
 
-/** The hashes `<key_prefix>:<session_id>:agent:<agent_id>`. */
+/**
+ * A DurableStore of the hashes `<key_prefix>:<session_id>:agent:<agent_id>`.
+ *
+ * A session is a single key, so scripts are atomic in a cluster too. Each save restarts the time to
+ * live, `ttl_seconds`.
+ */
 export class ValkeyStore implements DurableStore {
   readonly contact: string
   readonly #prefix: string
@@ -86,16 +91,17 @@ export class ValkeyStore implements DurableStore {
   readonly #connection: Connection
 
   constructor(collection: Collection, agentId: string, settings: StoreSettings, secrets: Secrets) {
-    const declared = collection.backend as ValkeyConfig
-    this.#prefix = `${declared.key_prefix}:`
+    const config = collection.backend as ValkeyConfig
+    this.#prefix = `${config.key_prefix}:`
     this.#suffix = `:agent:${agentId}`
-    this.#secondsToLive = declared.ttl_seconds ?? 0
+    this.#secondsToLive = config.ttl_seconds ?? 0
     this.#settings = settings
     this.#maxBytes = readLimit(settings.maxSnapshotBytes)
     this.#replicas = (settings as ValkeySettings).valkeyWaitReplicas
+    // WAIT may block for the whole time. Two in a row must fit into a call's time limit.
     this.#waitSeconds = settings.storeTimeoutSeconds / 3
-    this.#connection = new Connection(declared, settings.storeTimeoutSeconds, secrets)
-    this.contact = `the server of secret '${declared.endpoint_secret}'`
+    this.#connection = new Connection(config, settings.storeTimeoutSeconds, secrets)
+    this.contact = `the server of secret '${config.endpoint_secret}'`
   }
 
   async load(sessionId: string, known: Stored | null = null): Promise<Stored | null> {
@@ -124,7 +130,7 @@ export class ValkeyStore implements DurableStore {
     const values = ['', '', snapshot, `h:${checkpoint}`, this.#settings.checkpoints]
     await this.#eval(SAVE, sessionId, this.#secondsToLive, ...values).catch((error) => {
       if (!(error instanceof StoreUnavailable)) throw error
-      log('WARNING', `session ${sessionId}: no checkpoint: ${error.message}`)
+      log('WARNING', `session ${sessionId}: the checkpoint was not saved: ${error.message}`)
     })
   }
 
@@ -139,9 +145,10 @@ export class ValkeyStore implements DurableStore {
   }
 
   async quarantine(sessionId: string, revision: string | null): Promise<string> {
-    const [field, life] = [`aside:${uuid7()}`, this.#secondsToLive]
-    const isDone = await this.#eval(QUARANTINE, sessionId, life, revision ?? '?', field)
-    if (!isDone) throw new Conflict()
+    const field = `aside:${uuid7()}`
+    const seconds = this.#secondsToLive
+    const isMoved = await this.#eval(QUARANTINE, sessionId, seconds, revision ?? '?', field)
+    if (!isMoved) throw new Conflict()
     return `${this.#key(sessionId)} ${field}`
   }
 
@@ -155,41 +162,46 @@ export class ValkeyStore implements DurableStore {
   }
 
   async sessions(): Promise<string[]> {
-    const escaped = [this.#prefix, this.#suffix].map((it) => it.replace(/[\][*?\\]/g, '\\$&'))
+    const escaped = [this.#prefix, this.#suffix].map((part) => part.replace(/[\][*?\\]/g, '\\$&'))
     const keys = await this.#connection.keys(escaped.join('*'))
     const ids = [...keys].map((key) => key.slice(this.#prefix.length, -this.#suffix.length))
     return ids.filter((id) => SESSION_ID.test(id)).sort()
   }
 
-  async warnings(): Promise<Warning[]> {
+  async warnings(): Promise<StoreWarning[]> {
     let info: string
     try {
       info = await this.#connection.run(readInfo)
     } catch (error) {
       if (!(error instanceof StoreUnavailable)) throw error
-      const what = 'Whether the server may lose sessions could not be checked'
-      return [['AML-W161', `${what}: ${error.message}.`]]
+      const problem = 'The check for possible data loss failed'
+      return [['AML-W161', `${problem}: ${error.message}.`]]
     }
     const value = (name: string) => new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info)?.[1] ?? ''
-    const [found, policy]: [string[], string] = [[], value('maxmemory_policy')]
+    const messages: string[] = []
+    const policy = value('maxmemory_policy')
     const evicts = this.#secondsToLive > 0 ? /^(allkeys|volatile)-/ : /^allkeys-/
     if (Number(value('maxmemory')) && evicts.test(policy)) {
-      const what = `maxmemory-policy is ${policy}: when the memory is full, sessions are evicted`
-      found.push(`${what}. Set noeviction.`)
+      const problem = `maxmemory-policy is ${policy}: a full server evicts sessions`
+      messages.push(`${problem}. Set noeviction.`)
     }
     if (value('aof_enabled') === '0' && value('save') === '')
-      found.push('The server saves nothing to disk: its restart ends all sessions.')
+      messages.push(
+        'The server saves nothing to disk: a restart loses all sessions. Enable AOF or RDB.',
+      )
     const [isPrimary, count] = [value('role') === 'master', Number(value('connected_slaves'))]
-    // INFO has this field if min-replicas-to-write is set.
+    // INFO has this field only if min-replicas-to-write is set.
     if (isPrimary && count > 0 && value('min_slaves_good_slaves') === '') {
-      const what = 'The server has replicas and min-replicas-to-write is 0'
-      found.push(`${what}: a primary without them goes on, and a failover drops its turns.`)
+      const problem = 'The server has replicas and min-replicas-to-write is 0'
+      messages.push(`${problem}: a failover discards turns of an isolated primary. Set it to 1.`)
     }
     if (isPrimary && count < this.#replicas) {
-      const what = `VALKEY_WAIT_REPLICAS is ${this.#replicas}, and the server has ${count}`
-      found.push(`${what}: each turn waits ${this.#waitSeconds.toFixed(1)} s in vain.`)
+      const problem = `VALKEY_WAIT_REPLICAS is ${this.#replicas}, but the server has only ${count}`
+      messages.push(
+        `${problem}: each turn waits ${this.#waitSeconds.toFixed(1)} s until the timeout.`,
+      )
     }
-    return found.map((message) => ['AML-W161', message])
+    return messages.map((message) => ['AML-W161', message])
   }
 
   async close(): Promise<void> {
@@ -202,25 +214,25 @@ export class ValkeyStore implements DurableStore {
 
   /** Return the result of a script on one key. Throws StoreUnavailable. */
   evaluate(script: string, key: string, ...values: (string | number)[]): Promise<unknown> {
-    const given = [script, 1, key, ...values]
-    return this.#connection.run((client) => client.callBuffer('eval', ...given))
+    const args = [script, 1, key, ...values]
+    return this.#connection.run((client) => client.callBuffer('eval', ...args))
   }
 
   #eval(script: string, sessionId: string, ...values: (string | number)[]): Promise<unknown> {
     return this.evaluate(script, this.#key(sessionId), ...values)
   }
 
-  /** Return the reply to a command that changes a session, once enough replicas have it. */
+  /** Send a command that changes a session, wait for replicas, and return its reply. */
   async #write(sessionId: string, ...command: Command): Promise<unknown> {
-    const asked = this.#replicas
-    if (asked === 0) return await this.#connection.run((client) => client.callBuffer(...command))
+    const replicas = this.#replicas
+    if (replicas === 0) return await this.#connection.run((client) => client.callBuffer(...command))
     const milliseconds = Math.round(this.#waitSeconds * 1000)
     const [reply, confirmed] = await this.#connection.run((client, stop) =>
-      writeAlone(client, command, asked, milliseconds, stop),
+      writeAndWait(client, command, replicas, milliseconds, stop),
     )
-    if (reply && confirmed < asked) {
-      const what = `only ${confirmed} of ${asked} replicas confirmed it`
-      log('WARNING', `session ${sessionId}: changed, but ${what}: a failover may undo it`)
+    if (reply && confirmed < replicas) {
+      const problem = `only ${confirmed} of ${replicas} replicas confirmed it`
+      log('WARNING', `session ${sessionId}: changed, but ${problem}: a failover may undo it`)
     }
     return reply
   }
@@ -236,37 +248,37 @@ type Client = Redis | Cluster
 type Command = [name: string, ...values: (string | number)[]]
 type Result = [error: Error | null, reply: unknown]
 
-/** Return how a server, or one of a cluster, keeps its data. */
+/** Return the settings of a server or node that affect data loss. */
 async function readInfo(client: Client): Promise<string> {
   const info: string[] = []
   for (const part of ['memory', 'persistence', 'replication']) info.push(await client.info(part))
   const config = client.call('config', 'get', 'save') as Promise<string[]>
   const save = await config.then(
     ([, value]) => value,
-    () => 'unknown', // as many clouds forbid it
+    () => 'unknown', // many cloud services forbid CONFIG
   )
   return `${info.join('\n')}\nsave:${save}\n`
 }
 
 /**
- * Return the reply to a command, and how many replicas confirmed it.
+ * Return the reply to a command, and the number of replicas that confirmed it.
  *
- * WAIT is about the writes of its connection, and holds up everything else there. `stop` closes
- * the connection, because a server that hangs never replies.
+ * WAIT covers the writes of its connection connection and blocks other calls on it, so open a new
+ * connection. `stop` closes it, because a hanging server never replies.
  */
-async function writeAlone(
+async function writeAndWait(
   client: Client,
   command: Command,
   replicas: number,
   milliseconds: number,
   stop: AbortSignal,
 ): Promise<[reply: unknown, confirmed: number]> {
-  const own = client.duplicate()
-  own.on('error', () => {}) // the call reports it
-  stop.addEventListener('abort', () => own.disconnect())
+  const connection = client.duplicate()
+  connection.on('error', () => {}) // the call itself reports the error
+  stop.addEventListener('abort', () => connection.disconnect())
   try {
-    await own.connect()
-    const pipeline = own
+    await connection.connect()
+    const pipeline = connection
       .pipeline()
       .callBuffer(...command)
       .call('wait', replicas, milliseconds)
@@ -274,20 +286,20 @@ async function writeAlone(
     if (error) throw error
     return [reply, Number(confirmed ?? 0)]
   } finally {
-    own.disconnect()
+    connection.disconnect()
   }
 }
 
-/** A connection that is open or being opened; `end` is aborted when it breaks. */
+/** An open or opening connection; its failure aborts `end`. */
 interface Open {
   readonly address: string
   readonly client: Promise<Client>
   readonly end: AbortController
-  /** The error that broke it, if any. */
+  /** The error that closed the connection, if any. */
   readonly failure: { cause?: Error }
 }
 
-// A broken connection is not mended, and nothing is sent twice: the next call opens another one.
+// Do not reconnect or resend: the next call opens a new connection.
 const ONCE = {
   lazyConnect: true,
   enableReadyCheck: false,
@@ -296,7 +308,7 @@ const ONCE = {
   family: 0,
 } as const
 
-/** A server, or the cluster that it is of; its address is a secret, which may change. */
+/** A client of the server or cluster whose address is a secret; a new secret, a new client. */
 class Connection {
   readonly #ref: SecretRef
   readonly #port: number
@@ -306,24 +318,24 @@ class Connection {
   #open: Open | null = null
   #wasReplica = false
 
-  constructor(declared: ValkeyConfig, seconds: number, secrets: Secrets) {
-    this.#ref = secretRefs(declared)[0]!
-    this.#port = declared.port
+  constructor(config: ValkeyConfig, seconds: number, secrets: Secrets) {
+    this.#ref = secretRefs(config)[0]!
+    this.#port = config.port
     this.#seconds = seconds
     this.#secrets = secrets
     this.#name = `valkey of secret '${this.#ref.reference}'`
   }
 
   /**
-   * Return what `use` returns. Throws StoreUnavailable.
+   * Return the result of `use` within the time limit. Throws StoreUnavailable.
    *
-   * A server may live on as a replica after a failover, and refuses the old password after a
-   * rotation: then a new connection, with the secret read again, is tried once.
+   * After a failover the server may be a replica; after a rotation it rejects the old password. In
+   * both cases, reread the secret and retry once with a new connection.
    */
   async run<T>(use: (client: Client, stop: AbortSignal) => Promise<T>): Promise<T> {
     let open: Open | null = null
     let isSent = false
-    await import('iovalkey') // a start does not wait for it, and the time limit leaves it out
+    await import('iovalkey') // lazily, for a fast start; outside the time limit
     try {
       return await withinSeconds(this.#seconds, async (stop) => {
         const attempt = async () => {
@@ -337,28 +349,30 @@ class Connection {
         try {
           return await attempt()
         } catch (error) {
-          const why = causeOf(error, open)
-          if (!isOfReplica(why) && !isOfPassword(why)) throw error
-          this.#wasReplica ||= isOfReplica(why)
+          const cause = causeOf(error, open)
+          if (!isOfReplica(cause) && !isOfPassword(cause)) throw error
+          this.#wasReplica ||= isOfReplica(cause)
           this.#retire(open)
-          if (isOfPassword(why)) await this.#secrets.get(this.#ref, true)
+          if (isOfPassword(cause)) await this.#secrets.get(this.#ref, true)
           return await attempt()
         }
       })
     } catch (error) {
-      const why = causeOf(error, open)
-      if (!isReply(error) || isOfReplica(why) || isOfPassword(why)) this.#retire(open)
-      // Only the first word of a reply, as its text may quote what was sent.
-      const reply = isReply(why) && (/^[A-Z]{3,}(?= )/.exec(why.message)?.[0] ?? 'ERR')
-      const message = reply ? `${this.#name}: ${reply}` : unavailable(this.#name, why).message
+      const cause = causeOf(error, open)
+      if (!isReply(error) || isOfReplica(cause) || isOfPassword(cause)) this.#retire(open)
+      // Log only the first word of a reply: the rest may quote data of the request.
+      const reply = isReply(cause) && (/^[A-Z]{3,}(?= )/.exec(cause.message)?.[0] ?? 'ERR')
+      const message = reply ? `${this.#name}: ${reply}` : unavailable(this.#name, cause).message
       throw new StoreUnavailable(message, { indeterminate: isSent && !isReply(error) })
     }
   }
 
-  /** Return all keys that match the pattern. Each call of the scan is bounded in time. */
+  /** Return all keys that match the pattern. Each page has its own time limit. */
   async keys(pattern: string): Promise<Set<string>> {
     const found = new Set<string>()
-    const servers = await this.run(async (it) => ('nodes' in it ? it.nodes('master') : [it]))
+    const servers = await this.run(async (client) => {
+      return 'nodes' in client ? client.nodes('master') : [client]
+    })
     for (const server of servers) {
       let cursor = '0'
       do {
@@ -379,7 +393,7 @@ class Connection {
     const old = this.#open
     if (old?.address === address && !old.end.signal.aborted) return old
     const { server, access } = readAddress(address, this.#port)!
-    // A secret that is not a URL could be a password, by mistake.
+    // A secret that is not a URL may be a password, by mistake.
     const host = server.host.includes(':') ? `[${server.host}]` : server.host
     const where = `at ${host}:${server.port}`
     const isUrl = address.includes('://')
@@ -391,7 +405,7 @@ class Connection {
     return this.#open
   }
 
-  /** Let later calls connect anew; what was sent here may still be answered in time. */
+  /** Close a connection after the time limit, so that its running calls can end. */
   #retire(open: Open | null): void {
     if (this.#open === open) this.#open = null
     if (open) setTimeout(() => open.end.abort(), this.#seconds * 1000).unref()
@@ -400,7 +414,7 @@ class Connection {
 
 type Address = NonNullable<ReturnType<typeof readAddress>>
 
-/** Connect to a server, or to the cluster that it is of. */
+/** Connect to a server, or to its cluster. */
 async function connect(
   server: Address['server'],
   access: RedisOptions,
@@ -413,18 +427,18 @@ async function connect(
   const first = new Redis({ ...options, ...server, retryStrategy: () => null })
   await start(first, end, failure)
   if (server.db) {
-    // Where it is refused, the client goes on in database 0.
+    // If the server rejects SELECT, the client would silently use database 0.
     await first.select(server.db).catch((error: Error) => {
       throw isReply(error) ? new StoreUnavailable(error.name, { indeterminate: false }) : error
     })
   }
   const slots = await first.cluster('SLOTS').catch((error: Error) => {
-    if (isReply(error)) return [] // it is not of a cluster, or must not be asked
+    if (isReply(error)) return [] // not in a cluster, or without permission for CLUSTER
     throw error
   })
-  // A node of a cluster that knows no other one does not name itself.
+  // A node without other nodes in its cluster omits its own address.
   if (slots.every(([, , node]) => !node?.[0])) {
-    // Turns would fail at their end.
+    // Its turns would fail at the commit.
     if (wasReplica && (await isReplica(first)))
       throw new StoreUnavailable('a read-only replica', { indeterminate: false })
     return first
@@ -435,14 +449,14 @@ async function connect(
     redisOptions: options,
     retryDelayOnFailover: 0,
     clusterRetryStrategy: () => null,
-    dnsLookup: (name, done) => done(null, name), // certificates are for names
+    dnsLookup: (name, done) => done(null, name), // certificates contain host names, not addresses
   })
   await start(cluster, end, failure)
   return cluster
 }
 
 async function start(client: Client, end: AbortController, failure: Open['failure']) {
-  client.on('error', (error: Error) => (failure.cause = error)) // it would be printed otherwise
+  client.on('error', (error: Error) => (failure.cause = error)) // without a listener, the client prints the error
   client.once('end', () => {
     failure.cause ??= new StoreUnavailable('the connection was closed')
     end.abort()
@@ -454,13 +468,13 @@ async function start(client: Client, end: AbortController, failure: Open['failur
 
 async function isReplica(client: Redis): Promise<boolean> {
   const info = await client.info('replication').catch((error: Error) => {
-    if (isReply(error)) return '' // it must not be asked
+    if (isReply(error)) return '' // without permission for INFO
     throw error
   })
   return info.includes('role:slave')
 }
 
-/** The reply or the failure of a connection behind an error. */
+/** Return an error reply, or the failure of the connection behind an error. */
 function causeOf(error: unknown, open: Open | null): unknown {
   return isReply(error) ? error : (open?.failure.cause ?? error)
 }
@@ -470,7 +484,7 @@ function isReply(error: unknown): error is Error {
 }
 
 function isOfReplica(error: unknown): boolean {
-  return isReply(error) && /^READONLY |-READONLY /.test(error.message) // the latter of Redis 6
+  return isReply(error) && /^READONLY |-READONLY /.test(error.message) // Redis 6 sends the latter
 }
 
 function isOfPassword(error: unknown): boolean {

@@ -1,4 +1,4 @@
-// The settings of Valkey as the session store.
+// The settings of the Valkey session store.
 
 import { integer, type SettingsOf } from '../settings.ts'
 import type { StoreSettings } from './settings.ts'

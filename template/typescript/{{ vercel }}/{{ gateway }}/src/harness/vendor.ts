@@ -1,4 +1,4 @@
-// The provider's part of `model.ts`.
+// The vendor-specific part of the owner's module `model`, for Vercel's gateway.
 
 export { OfflineModel } from './echo_model.ts'
 export {

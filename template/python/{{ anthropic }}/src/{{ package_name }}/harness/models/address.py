@@ -1,4 +1,4 @@
-"""The address of Anthropic, and its key."""
+"""Reads and checks the address and key of Anthropic."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from ..settings import CoreSettings, is_plain_http
 def vendor_findings(settings: CoreSettings) -> list[Finding]:
     """Return findings about missing or invalid settings of the vendor."""
     if not re.match("https?://", vendor_endpoint(settings), re.IGNORECASE):
-        hint = "ANTHROPIC_BASE_URL must be an http address, as in https://api.anthropic.com."
+        hint = "ANTHROPIC_BASE_URL must be an http address, for example https://api.anthropic.com."
         return [diagnostic("SET-ANTHROPIC_BASE_URL", hint)]
     if not os.environ.get("ANTHROPIC_API_KEY"):
         hint = "ANTHROPIC_API_KEY is not set: MODEL needs it."

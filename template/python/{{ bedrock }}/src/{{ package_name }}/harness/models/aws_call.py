@@ -1,6 +1,6 @@
-"""A call of the AWS client that ends with its turn, also while nothing has answered it.
+"""Ends a call of the AWS client with its turn, even before a response arrives.
 
-The client blocks a thread, and has no means to end a call from another one.
+The client blocks a thread, and cannot end a call from another thread.
 """
 
 import math
@@ -29,11 +29,11 @@ class Call:
     def __init__(self) -> None:
         self._is_over = False
         self._turn = RUNNING.get(None)
-        self._socket: Any = None  # until the response begins
+        self._socket: Any = None  # until the response arrives
         self._response: Any = None
 
     def run(self, function: Callable[..., Any], **arguments: Any) -> Any:
-        """Return what a function of the client returns, in the thread that calls this."""
+        """Call a function of the client in this thread, and return its result."""
         token = CALL.set(self)
         try:
             return function(**arguments)
@@ -41,23 +41,23 @@ class Call:
             CALL.reset(token)
 
     def send_on(self, connection: Any) -> None:
-        """Note the connection; raise ConnectionAbortedError if the turn is over."""
+        """Remember the connection. Raises ConnectionAbortedError if the turn is over."""
         self._socket = connection.sock
         self._response = None
         if self._is_over:
             raise ConnectionAbortedError("the turn is over")
 
     def read(self, response: Any) -> None:
-        """Note the response: once it is read, another call may use the connection."""
+        """Remember the response: after its end another call may use the connection."""
         self._socket = None
         self._response = response
         if self._turn:
             self._turn.note_answer(response.status, retry_after(response.headers))
 
     def end(self) -> None:
-        """End a running read in another thread, and let the client send nothing more."""
+        """Abort a running read in another thread, and prevent further requests."""
         self._is_over = True
-        with suppress(OSError, RuntimeError, ValueError):  # it has ended already
+        with suppress(OSError, RuntimeError, ValueError):  # the call has already ended
             if self._response:
                 self._response.shutdown()
             elif self._socket:
@@ -65,7 +65,7 @@ class Call:
 
 
 def retry_after(headers: Any) -> str:
-    """Return in how many seconds a service wants the next call, or ""."""
+    """Return the seconds until the next call that a service asks for, or ""."""
     milliseconds = headers.get("x-amz-retry-after", "")
     if re.fullmatch("[0-9]{1,9}", milliseconds):
         return str(math.ceil(int(milliseconds) / 1000))
@@ -73,7 +73,7 @@ def retry_after(headers: Any) -> str:
 
 
 class _Connection(AWSHTTPConnection):  # type: ignore[misc]
-    """A connection that the call in its context knows."""
+    """A connection that registers itself with the call in its context."""
 
     def connect(self) -> None:
         super().connect()
@@ -93,7 +93,7 @@ class _Connection(AWSHTTPConnection):  # type: ignore[misc]
 
 
 class _TLSConnection(_Connection, AWSHTTPSConnection):  # type: ignore[misc]
-    """The same over TLS."""
+    """A `_Connection` over TLS."""
 
 
 AWSHTTPConnectionPool.ConnectionCls = _Connection

@@ -1,4 +1,4 @@
-"""Sessions at an endpoint of your own: the fields of their collection."""
+"""Fields and checks of a collection that stores sessions at your own endpoint."""
 
 import os
 from typing import Annotated, Any, Literal
@@ -35,25 +35,25 @@ Milliseconds = Annotated[int, INTEGRAL, Field(ge=0, le=900_000)]
 TRANSPORT = ("backend", "transport")
 CREDENTIALS = (*TRANSPORT, "credentials")
 SCHEMES = {"rest-api": ("none", "api-key", "bearer-token"), "lambda": ("iam-role",)}
-# The fields that a scheme needs; those that a source allows, of which it needs the first.
+# Required fields by scheme. Allowed fields by source; the first is required.
 SCHEME_FIELDS = {"api-key": ("header", "source"), "bearer-token": ("source",)}
 SOURCE_FIELDS = {"env": ("name", "key"), "aws_secrets_manager": ("secret_id", "region", "key")}
 
 
 def resolve(address: str) -> str:
-    """Return the address itself, or what the variable in `env:NAME` is set to."""
+    """Return the address itself, or the value of the variable in `env:NAME`."""
     is_variable = address.startswith("env:")
     return os.environ.get(address[4:], "").strip() if is_variable else address
 
 
 def is_service_url(address: str) -> bool:
-    """Whether an address is the http or https URL of a service."""
+    """Return whether an address is the http or https URL of a service."""
     try:
         url = urlsplit(address)
-        is_wrong = not url.hostname or url.query or url.fragment or url.port == 0
+        is_invalid = not url.hostname or url.query or url.fragment or url.port == 0
     except ValueError:
         return False
-    return not is_wrong and url.scheme in {"http", "https"}
+    return not is_invalid and url.scheme in {"http", "https"}
 
 
 IS_URL: dict[str, Any] = {
@@ -63,13 +63,13 @@ IS_URL: dict[str, Any] = {
 
 
 class RetryPolicy(Strict):
-    max_attempts: Annotated[int, INTEGRAL, Field(ge=1, le=100)] = 1  # counts the first
+    max_attempts: Annotated[int, INTEGRAL, Field(ge=1, le=100)] = 1  # includes the first
     on_status: list[Annotated[int, INTEGRAL, Field(ge=100, le=599)]] = Field(default=[])
     backoff_ms: Milliseconds = 100
 
 
 class Credentials(Strict):
-    """The proof of a caller's identity; which fields belong to a scheme is checked below."""
+    """The authentication of requests; `_credentials` checks the fields of each scheme."""
 
     scheme: Literal["none", "api-key", "bearer-token", "iam-role"]
     source: Literal["env", "aws_secrets_manager"] | None = None
@@ -91,11 +91,11 @@ class RestTransport(Transport):
     base_url: BaseUrl
 
     def addresses(self) -> dict[str, str]:
-        """Return what says where the endpoint is, by field."""
+        """Return the address of the endpoint, by field."""
         return {"base_url": self.base_url}
 
     def is_exposed(self) -> bool:
-        """Whether credentials travel over plain http to another host."""
+        """Return whether credentials travel over plain http to another host."""
         address = resolve(self.base_url)
         return is_plain_http(address) and (self.credentials.scheme != "none" or "@" in address)
 
@@ -109,7 +109,7 @@ class LambdaTransport(Transport):
     payload_format: Literal["json"] = "json"
 
     def addresses(self) -> dict[str, str]:
-        """Return what says which function it is, by field."""
+        """Return the name or ARN of the function, by field."""
         names = {"function_arn": self.function_arn, "function_id": self.function_id}
         return {name: value for name, value in names.items() if value is not None}
 
@@ -119,7 +119,7 @@ class CustomConfig(Strict):
     transport: Annotated[RestTransport | LambdaTransport, Field(discriminator="type")] | None = None
 
     def secret_refs(self) -> list[SecretRef]:
-        """Return the references that are read before the collection is used."""
+        """Return the references to resolve before the collection is used."""
         if self.transport is None:
             return []
         refs = [
@@ -137,9 +137,9 @@ class CustomConfig(Strict):
         return refs
 
     def findings(self, document: Document, status: str, lifetime: str) -> Findings:
-        """Check what concerns more than one field."""
+        """Check combinations of fields."""
         if lifetime == "session":
-            message = "custom does not store lifetime session: use valkey or s3."
+            message = "custom does not support lifetime session: use valkey or s3."
             yield document.finding("AML-E043", message, "backend", "type")
         if self.transport is None:
             yield from missing_address(document, "transport", status)
@@ -168,7 +168,8 @@ def _function_name(document: Document, transport: LambdaTransport) -> Findings:
 
 
 def _credentials(document: Document, credentials: Credentials, transport: str) -> Findings:
-    scheme, source = credentials.scheme, None
+    scheme = credentials.scheme
+    source = None
     if scheme not in SCHEMES[transport]:
         supported = "iam-role" if transport == "lambda" else "none, api-key or bearer-token"
         message = f"A {transport} transport does not support scheme {scheme}: use {supported}."
@@ -183,7 +184,7 @@ def _credentials(document: Document, credentials: Credentials, transport: str) -
         if getattr(credentials, name) is None:
             yield document.finding("AML-E09C", f"The credentials lack {name}.", *CREDENTIALS, name)
     if "source" in needed and source is None:
-        return  # which other fields apply depends on the source
+        return  # the other fields depend on the source
     for name in credentials.model_fields_set - allowed:
         message = f"{name} does not apply to this scheme and source: delete it."
         yield document.finding("AML-E0A5", message, *CREDENTIALS, name)

@@ -1,1 +1,1 @@
-"""The session store: an endpoint of your own."""
+"""The session store: your own endpoint."""

@@ -1,8 +1,8 @@
-"""Sessions at an endpoint of your own: the `custom` backend of the memory-collection specification.
+"""Sessions at your own endpoint: the `custom` backend of the memory-collection specification.
 
-The endpoint implements six operations, over REST or as a Lambda function. If it sends ETags,
-saves are conditional: `If-Match` with the ETag of the last load, or `If-None-Match: *`; a save that
-conflicts gets 412. tests/harness/reference_endpoint.py is a complete example.
+The endpoint implements six operations, over REST or as a Lambda function. If it sends ETags, saves
+are conditional: `If-Match` with the ETag of the last load, or `If-None-Match: *`. The endpoint
+rejects a conflicting save with 412. tests/harness/reference_endpoint.py is a complete example.
 """
 
 import asyncio
@@ -33,14 +33,14 @@ from ..contract import well_formed
 from ..deadline import time_limit
 from ..log import describe
 from ..sessions.session_store import Stored
-from .base import UUID7, Conflict, StoreUnavailable, Unsupported, Warned, read_limit
+from .base import UUID7, Conflict, StoreUnavailable, StoreWarning, Unsupported, read_limit
 from .settings import StoreSettings
 from .snapshot import parse
 
 log = logging.getLogger(__name__)
 LATEST, PAGE, MAX_PAGES = "latest", 1000, 100
 ETAG = "(?![*]$)[!-~]{1,256}"
-UNREADABLE = object()  # the value of a stored snapshot that is not JSON
+UNREADABLE = object()  # stands for a stored snapshot that is not JSON
 UNSENT = httpx.ConnectError | httpx.ConnectTimeout
 ROUTES = {
     "save_snapshot": ("POST", "/snapshots"),
@@ -52,20 +52,20 @@ ROUTES = {
 }
 NO_ETAG = "%s sends no ETag: when two processes continue a session, the last save wins"
 NO_LIST = "The contract of a custom backend has no operation that lists sessions."
-# The fields that the specification shows; an endpoint may drop all others.
+# The specification documents these fields; an endpoint may drop all other fields.
 FIELDS, DATA_FIELDS = {"schema_version", "created_at"}, {"messages", "state", "system_prompt"}
-# The key in `data.state` of what has no field in the specification. No agent has such a key.
+# The key in `data.state` for undocumented fields. No agent uses this key.
 RECORD = "_agent_template_session"
-NOT_MARKED = "the endpoint did not store the mark of a quarantined snapshot in `data.state`"
-# The `app_data` of another runtime's snapshot, which counts no turns.
-NOBODY = {"actor": None, "turn": 1, "key": None, "reply": ""}
+NOT_MARKED = "the endpoint did not store the marker of a quarantined snapshot in `data.state`"
+# Default `app_data` for snapshots of other runtimes, which do not count turns.
+DEFAULT_APP_DATA = {"actor": None, "turn": 1, "key": None, "reply": ""}
 
 
 class EndpointStore:
-    """A DurableStore of the agent's snapshots at an endpoint, whose ETags are the revisions.
+    """A DurableStore of the agent's snapshots at an endpoint; ETags are the revisions.
 
-    A quarantined snapshot is stored in the scope `<agent_id>.set-aside`, which no agent has, and a
-    marker in its place.
+    A quarantined snapshot moves to the scope `<agent_id>.set-aside`; agent ids have no dot. A
+    marker replaces it as the latest snapshot.
     """
 
     def __init__(
@@ -73,8 +73,10 @@ class EndpointStore:
     ) -> None:
         config = cast(CustomConfig, collection.backend)
         self._endpoint = EndpointClient(config, settings, secrets)
-        self._agent, self._aside = agent_id, f"{agent_id}.set-aside"
-        self._has_etags, self._is_warned = True, False
+        self._agent = agent_id
+        self._quarantine_scope = f"{agent_id}.set-aside"
+        self._has_etags = True
+        self._has_warned = False
 
     @property
     def contact(self) -> str:
@@ -82,16 +84,16 @@ class EndpointStore:
 
     async def load(self, session_id: str, known: Stored | None = None) -> Stored | None:
         etag = known.revision if known else None
-        found = await self._endpoint.load_snapshot(session_id, self._agent, LATEST, etag)
-        if found.status == 304 or (etag and etag == found.etag):
+        answer = await self._endpoint.load_snapshot(session_id, self._agent, LATEST, etag)
+        if answer.status == 304 or (etag and etag == answer.etag):
             return known
-        if found.value is not None:
-            self._note(found.etag)
+        if answer.value is not None:
+            self._check_etag(answer.etag)
         manifest = None
-        if known is None and isinstance(found.value, dict) and not _is_marker(found.value):
+        if known is None and isinstance(answer.value, dict) and not _is_marker(answer.value):
             manifest = await self._endpoint.load_manifest(session_id, self._agent)
-        snapshot = _snapshot_in(found, manifest)
-        return None if snapshot is None else Stored(found.etag, snapshot)
+        snapshot = _snapshot_in(answer, manifest)
+        return None if snapshot is None else Stored(answer.etag, snapshot)
 
     async def save(
         self, session_id: str, snapshot: bytes, expected: str | None, checkpoint: str | None = None
@@ -100,14 +102,14 @@ class EndpointStore:
         try:
             revision = await self._replace(session_id, wire, expected)
         except Conflict:
-            found = await self._endpoint.load_snapshot(session_id, self._agent, LATEST)
-            if expected or found.etag is None or not _is_marker(found.value):
+            latest = await self._endpoint.load_snapshot(session_id, self._agent, LATEST)
+            if expected or latest.etag is None or not _is_marker(latest.value):
                 raise
-            revision = await self._replace(session_id, wire, found.etag)
+            revision = await self._replace(session_id, wire, latest.etag)
         try:
             await self._endpoint.save_manifest(session_id, self._agent)
-        except StoreUnavailable as error:  # the turn is committed without it
-            log.warning("session %s: no manifest: %s", session_id, error)
+        except StoreUnavailable as error:  # the turn is committed anyway
+            log.warning("session %s: the manifest was not saved: %s", session_id, error)
         if checkpoint:
             await self.save_checkpoint(session_id, snapshot, checkpoint)
         return revision
@@ -117,7 +119,7 @@ class EndpointStore:
         try:
             await self._endpoint.save_snapshot(session_id, self._agent, checkpoint, wire)
         except (Conflict, StoreUnavailable) as error:
-            log.warning("session %s: no checkpoint: %s", session_id, error)
+            log.warning("session %s: the checkpoint was not saved: %s", session_id, error)
 
     async def load_checkpoint(self, session_id: str, checkpoint: str) -> bytes | None:
         return _snapshot_in(await self._endpoint.load_snapshot(session_id, self._agent, checkpoint))
@@ -126,20 +128,20 @@ class EndpointStore:
         return await self._endpoint.snapshot_ids(session_id, self._agent)
 
     async def quarantine(self, session_id: str, revision: str | None) -> str:
-        found = await self._endpoint.load_snapshot(session_id, self._agent, LATEST)
-        if found.value is None or found.etag != revision:
+        latest = await self._endpoint.load_snapshot(session_id, self._agent, LATEST)
+        if latest.value is None or latest.etag != revision:
             raise Conflict
-        name = await self._set_aside(session_id, _quarantined(found.raw))
-        mark = await self._replace(session_id, _marker(name), revision)
-        found = await self._endpoint.load_snapshot(session_id, self._agent, LATEST)
-        # With another ETag it is a session that another process began in between.
-        is_new = mark is not None and found.etag not in {None, mark, revision}
-        if found.value is not None and not _is_marker(found.value) and not is_new:
+        name = await self._save_quarantined(session_id, _quarantine_state(latest.raw))
+        marker_etag = await self._replace(session_id, _marker(name), revision)
+        latest = await self._endpoint.load_snapshot(session_id, self._agent, LATEST)
+        # Another ETag belongs to a new session that another process has started.
+        is_new = marker_etag is not None and latest.etag not in {None, marker_etag, revision}
+        if latest.value is not None and not _is_marker(latest.value) and not is_new:
             raise StoreUnavailable(NOT_MARKED)
         return name
 
     async def quarantined(self, session_id: str) -> list[str]:
-        return await self._endpoint.snapshot_ids(session_id, self._aside)
+        return await self._endpoint.snapshot_ids(session_id, self._quarantine_scope)
 
     async def sessions(self) -> list[str]:
         raise Unsupported(NO_LIST)
@@ -147,51 +149,52 @@ class EndpointStore:
     async def end(self, session_id: str) -> None:
         await self._endpoint.delete_session(session_id)
 
-    async def warnings(self) -> list[Warned]:
+    async def warnings(self) -> list[StoreWarning]:
         return []
 
     async def close(self) -> None:
         await self._endpoint.close()
 
-    async def _set_aside(self, session_id: str, state: dict[str, Any]) -> str:
-        """Store what is quarantined, unless the last attempt did, and return its name."""
+    async def _save_quarantined(self, session_id: str, state: dict[str, Any]) -> str:
+        """Save a quarantined snapshot, unless an earlier attempt saved it; return its name."""
         names = await self.quarantined(session_id)
         if names:
-            last = await self._endpoint.load_snapshot(session_id, self._aside, names[-1])
+            last = await self._endpoint.load_snapshot(session_id, self._quarantine_scope, names[-1])
             if _state_of(last.value) == state:
                 return names[-1]
         name = str(uuid7())
-        await self._endpoint.save_snapshot(session_id, self._aside, name, _wire({"state": state}))
+        snapshot = _wire({"state": state})
+        await self._endpoint.save_snapshot(session_id, self._quarantine_scope, name, snapshot)
         return name
 
     async def _replace(self, session_id: str, wire: Any, expected: str | None) -> str | None:
-        # Without ETags a condition would always fail.
+        # Without ETags the condition would always fail.
         if_none_match = "*" if expected is None and self._has_etags else None
         return await self._endpoint.save_snapshot(
             session_id, self._agent, LATEST, wire, expected, if_none_match
         )
 
-    def _note(self, etag: str | None) -> None:
+    def _check_etag(self, etag: str | None) -> None:
         self._has_etags = etag is not None
-        if not self._has_etags and not self._is_warned:
-            self._is_warned = True
+        if not self._has_etags and not self._has_warned:
+            self._has_warned = True
             log.warning(NO_ETAG, self.contact)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer with the status 2xx, 304, 404, 409 or 412, parsed."""
+    """A parsed response with status 2xx, 304, 404, 409 or 412."""
 
     status: int
-    value: Any = None  # of its JSON; UNREADABLE for a stored snapshot that is not JSON
+    value: Any = None  # the JSON value; UNREADABLE for a stored snapshot that is not JSON
     etag: str | None = None
     raw: bytes = b"null"
 
 
 class EndpointClient:
-    """The six operations, in the exact JSON of their contract.
+    """The six operations of the contract, with retries.
 
-    Each raises StoreUnavailable, also for an answer that breaks the contract.
+    Methods raise StoreUnavailable, also for a response that violates the contract.
     """
 
     def __init__(self, config: CustomConfig, settings: StoreSettings, secrets: Secrets) -> None:
@@ -201,14 +204,14 @@ class EndpointClient:
         self._seconds = config.transport.timeout_ms / 1000
         self._max_bytes = read_limit(settings.max_snapshot_bytes)
         self._http: httpx.AsyncClient | None = None
-        given = next(iter(config.transport.addresses().values()))
-        self._address = resolve(given)
+        declared = next(iter(config.transport.addresses().values()))
+        self._address = resolve(declared)
         if not isinstance(config.transport, RestTransport):
-            self.contact = f"Lambda function {self._address or given}"
+            self.contact = f"Lambda function {self._address or declared}"
         elif url := _service_url(self._address):
             self.contact = f"{url.scheme}://{url.netloc.decode()}"
         else:
-            self.contact = f"the address {given}"
+            self.contact = f"the address {declared}"
 
     async def save_snapshot(
         self,
@@ -219,7 +222,7 @@ class EndpointClient:
         if_match: str | None = None,
         if_none_match: str | None = None,
     ) -> str | None:
-        """Save a snapshot as the latest, or permanently under a UUIDv7; return its ETag.
+        """Save the latest snapshot, or a checkpoint under a UUIDv7; return its ETag.
 
         Raises Conflict.
         """
@@ -232,14 +235,14 @@ class EndpointClient:
         answer = await self._call(request, if_match, if_none_match)
         if answer.status == 412:
             raise Conflict
-        if is_latest or answer.status != 409:  # else an earlier attempt saved the checkpoint
+        if is_latest or answer.status != 409:  # 409: an earlier attempt saved the checkpoint
             self._expect_ok(request, answer)
         return answer.etag
 
     async def load_snapshot(
         self, session_id: str, scope_id: str, snapshot_id: str, if_none_match: str | None = None
     ) -> Answer:
-        """Return a snapshot or None; the status is 304 if the ETag still matches."""
+        """Return an answer with an object, UNREADABLE or None; status 304 if the ETag matches."""
         request = _request("load_snapshot", session_id, scope_id) | {"snapshot_id": snapshot_id}
         answer = await self._call(request, if_none_match=if_none_match)
         if answer.status == 304 and if_none_match:
@@ -247,7 +250,7 @@ class EndpointClient:
         return self._expect_object(request, answer)
 
     async def snapshot_ids(self, session_id: str, scope_id: str) -> list[str]:
-        """Return the ids of all permanent snapshots, ascending."""
+        """Return the ids of all checkpoints, ascending."""
         ids: list[str] = []
         for _ in range(MAX_PAGES):
             last = ids[-1] if ids else None
@@ -259,7 +262,7 @@ class EndpointClient:
             is_list = isinstance(page, list) and all(re.fullmatch(UUID7, str(id)) for id in page)
             if page is None or not is_list or page != sorted(page):
                 raise self._unexpected(request, answer, '{"snapshot_ids": [UUIDv7s, ascending]}')
-            if not page or (last and page[0] <= last):  # the latter ignores start_after
+            if not page or (last and page[0] <= last):  # the endpoint ignores start_after
                 break
             ids += page
         return ids
@@ -272,7 +275,7 @@ class EndpointClient:
             self._expect_ok(request, answer)
 
     async def save_manifest(self, session_id: str, scope_id: str) -> None:
-        """Save the manifest: the schema of the snapshots, and the time of the last commit."""
+        """Save the manifest: the schema version of snapshots, and the time of the last commit."""
         manifest = {"schema_version": "1.0", "updated_at": now()}
         request = _request("save_manifest", session_id, scope_id) | {"manifest": manifest}
         self._expect_ok(request, await self._call(request))
@@ -291,25 +294,27 @@ class EndpointClient:
     async def _call(
         self, request: dict[str, Any], if_match: str | None = None, if_none_match: str | None = None
     ) -> Answer:
-        """Send a request, retried by the retry policy, within max_attempts x timeout_ms."""
-        policy, time = self._transport.retry_policy, asyncio.get_running_loop().time
+        """Send a request, retried by the retry policy, within max_attempts * timeout_ms."""
+        policy = self._transport.retry_policy
+        time = asyncio.get_running_loop().time
         seconds = policy.max_attempts * self._seconds
-        end, failures = time() + seconds, list[_Failed]()
+        end = time() + seconds
+        failures = list[_AttemptError]()
 
         async def attempt() -> Answer:
             try:
                 async with time_limit(min(self._seconds, end - time())):
                     return await self._send(request, if_match, if_none_match)
             except TimeoutError:
-                failures.append(_Failed(f"no answer within {self._seconds:g} s"))
+                failures.append(_AttemptError(f"no answer within {self._seconds:g} s"))
             except SecretError as error:
                 raise StoreUnavailable(str(error), indeterminate=False) from None
-            except _Failed as failure:
+            except _AttemptError as failure:
                 failures.append(failure)
             raise failures[-1]
 
         def is_transient(error: BaseException) -> bool:
-            return isinstance(error, _Failed) and error.status in {None, *policy.on_status}
+            return isinstance(error, _AttemptError) and error.status in {None, *policy.on_status}
 
         def pause(state: RetryCallState) -> float:
             backoff = policy.backoff_ms / 1000 * 2.0 ** (state.attempt_number - 1)
@@ -319,10 +324,10 @@ class EndpointClient:
         retry = retry_if_exception(is_transient)
         try:
             return await AsyncRetrying(retry=retry, stop=stop, wait=pause, reraise=True)(attempt)
-        except _Failed as last:
-            what = f"{request['operation']} of {self.contact}: {last}, attempt {len(failures)}"
-            is_unclear = any(failure.indeterminate for failure in failures)
-            raise StoreUnavailable(what, indeterminate=is_unclear) from None
+        except _AttemptError as last:
+            message = f"{request['operation']} of {self.contact}: {last}, attempt {len(failures)}"
+            indeterminate = any(failure.indeterminate for failure in failures)
+            raise StoreUnavailable(message, indeterminate=indeterminate) from None
 
     async def _send(
         self,
@@ -335,29 +340,31 @@ class EndpointClient:
         headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
         conditions = {"If-Match": if_match, "If-None-Match": if_none_match}
         headers |= {name: value for name, value in conditions.items() if value}
-        sent: dict[str, Any] = {"extensions": {"request": request}}  # a function's payload
+        options: dict[str, Any] = {"extensions": {"request": request}}  # the payload of a Lambda
         if method == "POST":
-            sent["content"] = well_formed(json.dumps(request, ensure_ascii=False)).encode()
+            options["content"] = well_formed(json.dumps(request, ensure_ascii=False)).encode()
             headers["Content-Type"] = "application/json"
         elif method == "DELETE":
-            path += request["session_id"]  # its characters need no escape
+            path += request["session_id"]  # session ids need no escapes in a path
         else:
             scope = request["scope"]
             query = request | {"scope_type": scope["type"], "scope_id": scope["scope_id"]}
-            left_out = {"operation", "scope"} | {key for key in query if query[key] is None}
-            sent["params"] = {key: query[key] for key in query if key not in left_out}
+            omitted = {"operation", "scope"} | {key for key in query if query[key] is None}
+            options["params"] = {key: query[key] for key in query if key not in omitted}
         headers |= await self._authorization(was_refused)
         self._http = self._http or self._connect()
         may_be_rotated = self._transport.credentials.source == "aws_secrets_manager"
         try:
-            async with self._http.stream(method, path, headers=headers, **sent) as response:
+            async with self._http.stream(method, path, headers=headers, **options) as response:
                 is_refused = may_be_rotated and response.status_code in {401, 403}
                 if was_refused or not is_refused:
                     return _answer(response, await self._read(response))
-        except httpx.HTTPStatusError as error:  # of AWS, not of the endpoint
-            raise _failed(error.response, str(error)) from None
+        except httpx.HTTPStatusError as error:  # an error of AWS Lambda, not of the endpoint
+            raise _attempt_error(error.response, str(error)) from None
         except httpx.HTTPError as error:
-            raise _Failed(describe(error), indeterminate=not isinstance(error, UNSENT)) from None
+            raise _AttemptError(
+                describe(error), indeterminate=not isinstance(error, UNSENT)
+            ) from None
         return await self._send(request, if_match, if_none_match, was_refused=True)
 
     def _connect(self) -> httpx.AsyncClient:
@@ -368,34 +375,36 @@ class EndpointClient:
             return httpx.AsyncClient(transport=function, base_url="http://lambda", timeout=None)
         url = _service_url(self._address)
         if url is None:
-            what = "base_url is not the http:// or https:// address of a service"
-            raise StoreUnavailable(what, indeterminate=False)
+            message = "base_url is not the http:// or https:// address of a service"
+            raise StoreUnavailable(message, indeterminate=False)
         is_basic = self._transport.credentials.scheme == "none" and url.userinfo
         return httpx.AsyncClient(
             base_url=url.copy_with(userinfo=b""),
             auth=(url.username, url.password) if is_basic else None,
-            timeout=None,  # `_call` has one; redirects are off, as they would leak the credentials
+            timeout=None,  # `_call` sets the limit; redirects are off: they would leak credentials
         )
 
     async def _authorization(self, was_refused: bool) -> dict[str, str]:
-        how = self._transport.credentials
-        if how.scheme not in {"api-key", "bearer-token"}:
+        credentials = self._transport.credentials
+        if credentials.scheme not in {"api-key", "bearer-token"}:
             return {}
-        reference = f"env:{how.name}" if how.source == "env" else how.secret_id or ""
-        ref = SecretRef(reference, how.key, how.region)
+        reference = f"env:{credentials.name}"
+        if credentials.source != "env":
+            reference = credentials.secret_id or ""
+        ref = SecretRef(reference, credentials.key, credentials.region)
         value = (await self._secrets.get(ref, was_refused)).strip()
         if not re.fullmatch("[!-~]([ -~]*[!-~])?", value):
-            raise SecretError(reference, "it has characters that a header cannot hold")
-        if how.scheme == "bearer-token":
+            raise SecretError(reference, "it has characters that a header cannot contain")
+        if credentials.scheme == "bearer-token":
             return {"Authorization": f"Bearer {value}"}
-        return {how.header or "": value}
+        return {credentials.header or "": value}
 
     async def _read(self, response: httpx.Response) -> bytes:
         body = bytearray()
         async for chunk in response.aiter_bytes():
             body += chunk
             if len(body) > self._max_bytes:
-                raise _Failed(f"an answer of more than {self._max_bytes} bytes")
+                raise _AttemptError(f"the response exceeds {self._max_bytes} bytes")
         return bytes(body)
 
     def _expect_ok(self, request: dict[str, Any], answer: Answer) -> None:
@@ -412,8 +421,10 @@ class EndpointClient:
         return answer
 
     def _unexpected(self, request: dict[str, Any], answer: Answer, wanted: str) -> StoreUnavailable:
-        what = f"{request['operation']} of {self.contact}: HTTP {answer.status} without {wanted}"
-        return StoreUnavailable(what, indeterminate=answer.status // 100 != 4)
+        message = (
+            f"{request['operation']} of {self.contact}: HTTP {answer.status}, expected {wanted}"
+        )
+        return StoreUnavailable(message, indeterminate=answer.status // 100 != 4)
 
 
 def now() -> str:
@@ -421,35 +432,36 @@ def now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-class _Failed(StoreUnavailable):
-    """A failed attempt, with the status of its answer, and the seconds until the next."""
+class _AttemptError(StoreUnavailable):
+    """A failed attempt: the status of its response, and the seconds to the next attempt."""
 
     def __init__(
         self,
-        what: str,
+        message: str,
         *,
         indeterminate: bool = True,
         status: int | None = None,
         retry_after: float = 0,
     ) -> None:
-        super().__init__(what, indeterminate=indeterminate)
+        super().__init__(message, indeterminate=indeterminate)
         self.status, self.retry_after = status, retry_after
 
 
 def _service_url(address: str) -> httpx.URL | None:
-    """Return the http or https URL of a service, or None for any other address."""
+    """Return the http or https URL of a service, or None."""
     try:
         url = httpx.URL(address)
     except httpx.InvalidURL:
         return None
-    is_wrong = not url.host or url.query or url.fragment or (url.port or 80) > 65_535
-    return None if is_wrong or url.scheme not in {"http", "https"} else url
+    is_invalid = not url.host or url.query or url.fragment or (url.port or 80) > 65_535
+    return None if is_invalid or url.scheme not in {"http", "https"} else url
 
 
-def _failed(response: httpx.Response, why: str) -> _Failed:
-    status, retry_after = response.status_code, response.headers.get("Retry-After", "")
-    return _Failed(
-        why,
+def _attempt_error(response: httpx.Response, message: str) -> _AttemptError:
+    status = response.status_code
+    retry_after = response.headers.get("Retry-After", "")
+    return _AttemptError(
+        message,
         indeterminate=status // 100 != 4,
         status=status,
         retry_after=float(retry_after) if re.fullmatch("[0-9]{1,6}", retry_after) else 0,
@@ -457,24 +469,23 @@ def _failed(response: httpx.Response, why: str) -> _Failed:
 
 
 def _answer(response: httpx.Response, body: bytes) -> Answer:
-    """Return the answer in a response, or raise _Failed."""
+    """Parse a response. Raises _AttemptError."""
     status, headers = response.status_code, response.headers
     if status in {304, 404, 409, 412}:
         return Answer(status)
     if status // 100 != 2:
-        raise _failed(response, f"HTTP {status}")
+        raise _attempt_error(response, f"HTTP {status}")
     etag = headers.get("ETag") or None
     if etag and not re.fullmatch(ETAG, etag):
-        raise _Failed("an ETag that is not 1 to 256 visible characters, or is *")
+        raise _AttemptError("the ETag must have 1 to 256 visible characters and must not be *")
     value = _parse(body)
     if value is not None or body.strip() == b"null":
         return Answer(status, value, etag, body)
-    # Without a length the connection may have been cut.
+    # Without a length, a broken connection may have cut the body.
     is_whole = "Content-Length" in headers or "Transfer-Encoding" in headers
     if etag and body and is_whole and "json" in headers.get("Content-Type", ""):
         return Answer(status, UNREADABLE, etag, body)
-    what = "with a body that is not JSON" if body else "without a body"
-    raise _Failed(f"HTTP {status} {what}")
+    raise _AttemptError(f"HTTP {status}, but the body is not JSON")
 
 
 def _request(operation: str, session_id: str, scope_id: str) -> dict[str, Any]:
@@ -483,7 +494,7 @@ def _request(operation: str, session_id: str, scope_id: str) -> dict[str, Any]:
 
 
 def _parse(text: bytes) -> Any:
-    """Return the value of a JSON text, or None; a database may have made 1.0 of the integer 1."""
+    """Parse JSON, or return None. Restore integers: a database may return 1.0 for 1."""
     return parse(text, parse_float=_number)
 
 
@@ -494,10 +505,10 @@ def _number(digits: str) -> float:
 
 
 def _to_wire(snapshot: bytes) -> dict[str, Any]:
-    """Return a committed snapshot with every field that the contract requires in `data`.
+    """Return a committed snapshot in the form of the contract.
 
-    What the specification does not show is in `data.state` too. Earlier releases read it where it
-    was, and so does this one if the endpoint keeps it there.
+    Undocumented fields are also copied into `data.state`, because an endpoint may drop them.
+    Earlier releases read them only from their original place.
     """
     value: dict[str, Any] = json.loads(snapshot)
     data = value["data"]
@@ -509,7 +520,7 @@ def _to_wire(snapshot: bytes) -> dict[str, Any]:
 
 
 def _snapshot_in(answer: Answer, manifest: Any = None) -> bytes | None:
-    """Return the committed snapshot; a foreign version in the manifest is that of the snapshot."""
+    """Return the committed snapshot; an unknown version in the manifest applies to the snapshot."""
     value = answer.value
     if value is None or value is UNREADABLE:
         return None if value is None else answer.raw
@@ -518,7 +529,7 @@ def _snapshot_in(answer: Answer, manifest: Any = None) -> bytes | None:
     if isinstance(value.get("data"), dict):
         value = _with_record(value)
     if value.get("schema_version") == "1":
-        value = {"app_data": NOBODY} | value
+        value = {"app_data": DEFAULT_APP_DATA} | value
     version = "1.0" if manifest is None else manifest.get("schema_version")
     if version not in ("1", "1.0"):
         value["schema_version"] = f"{version} in its manifest"
@@ -526,15 +537,15 @@ def _snapshot_in(answer: Answer, manifest: Any = None) -> bytes | None:
 
 
 def _with_record(value: dict[str, Any]) -> dict[str, Any]:
-    """Return a snapshot with what `_to_wire` put into its state, if the endpoint dropped that."""
-    # The prompt in the code applies.
+    """Restore the fields that `_to_wire` copied into the state, if the endpoint dropped them."""
+    # The agent's code provides the system prompt.
     data = {name: value["data"][name] for name in value["data"] if name != "system_prompt"}
     record = _record_in(value)
     if record is not None:
         data["state"] = {name: data["state"][name] for name in data["state"] if name != RECORD}
     app_data = value.get("app_data")
     if record is None or (app_data and app_data != record.get("app_data")):
-        return value | {"data": data}  # an earlier release saved it
+        return value | {"data": data}  # an earlier release saved the snapshot
     present = {name: value[name] for name in value if value[name] is not None}
     others = record.get("data")
     if isinstance(others, dict):
@@ -554,7 +565,7 @@ def _state_of(value: Any) -> dict[str, Any]:
     return state if isinstance(state, dict) else {}
 
 
-def _quarantined(raw: bytes) -> dict[str, Any]:
+def _quarantine_state(raw: bytes) -> dict[str, Any]:
     """Return the state of a snapshot that contains unreadable bytes."""
     try:
         return {"set_aside": raw.decode()}
@@ -563,8 +574,8 @@ def _quarantined(raw: bytes) -> dict[str, Any]:
 
 
 def _marker(name: str) -> dict[str, Any]:
-    """Return the snapshot that takes the place of a quarantined one."""
-    app_data = {"set_aside": name}  # where earlier releases look for it
+    """Return a snapshot that replaces a quarantined snapshot."""
+    app_data = {"set_aside": name}  # the place that earlier releases read
     return _wire({"state": {RECORD: {"app_data": app_data}}}) | {"app_data": app_data}
 
 
@@ -575,7 +586,7 @@ def _wire(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_marker(value: Any) -> bool:
-    """Whether a snapshot is a marker, or has nothing at all in its data."""
+    """Return whether a snapshot is a marker, or its data is empty."""
     if not isinstance(value, dict) or not isinstance(value.get("data"), dict):
         return False
     record, app_data = _record_in(value), value.get("app_data")

@@ -1,4 +1,4 @@
-"""The `custom` backend as a Lambda function, called with the AWS SDK's own credentials."""
+"""Calls the `custom` backend as a Lambda function, with the AWS credentials of this process."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from botocore.config import Config
 from ..log import describe
 from .snapshot import parse
 
-THREADS = 32  # of its own: hanging calls must not block those of the model
+THREADS = 32  # a separate pool, so that hanging calls cannot block model calls
 UNSENT = (
     exceptions.NoRegionError,
     exceptions.NoCredentialsError,
@@ -26,23 +26,25 @@ UNSENT = (
 
 
 class LambdaFunction(httpx.AsyncBaseTransport):
-    """Answers HTTP requests by invoking a function with `extensions["request"]` as its payload.
+    """Answers HTTP requests by invoking a function with the payload `extensions["request"]`.
 
-    The function gets the conditions of a save as `if_match` and `if_none_match`. It returns the
-    ETag as `etag`, and {"ok": false, "error": "conflict"} for 412.
+    The payload has the conditions of a save as `if_match` and `if_none_match`. The function returns
+    the ETag as `etag`, and {"ok": false, "error": "conflict"} for 412.
     """
 
     def __init__(self, function: str, seconds: float, max_bytes: int) -> None:
-        self._function, self._seconds, self._max_bytes = function, seconds, max_bytes
+        self._function = function
+        self._seconds = seconds
+        self._max_bytes = max_bytes
         self._limiter = CapacityLimiter(THREADS)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Invoke the function. Raises httpx.HTTPStatusError for its errors and those of AWS."""
+        """Invoke the function. Raises httpx.HTTPStatusError for its errors and for AWS errors."""
         payload: dict[str, Any] = request.extensions["request"]
-        if payload["operation"] == "save_snapshot":  # a load has no answer for "unchanged"
+        if payload["operation"] == "save_snapshot":  # the contract has no "unchanged" for a load
             names = {"if_match": "If-Match", "if_none_match": "If-None-Match"}
-            found = {name: request.headers.get(header) for name, header in names.items()}
-            payload = payload | {name: value for name, value in found.items() if value}
+            values = {name: request.headers.get(header) for name, header in names.items()}
+            payload = payload | {name: value for name, value in values.items() if value}
         return await to_thread.run_sync(
             self._invoke, request, payload, abandon_on_cancel=True, limiter=self._limiter
         )
@@ -60,15 +62,15 @@ class LambdaFunction(httpx.AsyncBaseTransport):
         except exceptions.ClientError as error:
             status = error.response["ResponseMetadata"]["HTTPStatusCode"]
             failure = httpx.Response(status)
-            what = f"{describe(error)} HTTP {status}"
-            raise httpx.HTTPStatusError(what, request=request, response=failure) from None
+            message = f"{describe(error)} HTTP {status}"
+            raise httpx.HTTPStatusError(message, request=request, response=failure) from None
         except UNSENT as error:
             raise httpx.ConnectError("") from error
         except (exceptions.BotoCoreError, OSError) as error:
             raise httpx.ReadError("") from error
         if reply.get("FunctionError"):
-            what, failure = "the function failed", httpx.Response(500)
-            raise httpx.HTTPStatusError(what, request=request, response=failure)
+            failure = httpx.Response(500)
+            raise httpx.HTTPStatusError("the function failed", request=request, response=failure)
         value = parse(body)
         if not isinstance(value, dict):
             return httpx.Response(200, content=body)
@@ -87,6 +89,6 @@ class LambdaFunction(httpx.AsyncBaseTransport):
             retries={"total_max_attempts": 1},
             max_pool_connections=THREADS,
         )
-        # boto3 reads AWS_DEFAULT_REGION only; AWS sets AWS_REGION in its runtimes.
+        # boto3 reads only AWS_DEFAULT_REGION, but AWS runtimes set AWS_REGION.
         name = region[1] if region else os.environ.get("AWS_REGION")
         return Session().client("lambda", region_name=name, config=config)

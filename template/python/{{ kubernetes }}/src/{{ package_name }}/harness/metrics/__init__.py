@@ -1,1 +1,1 @@
-"""What a cluster is told of the load."""
+"""Metrics for a cluster."""

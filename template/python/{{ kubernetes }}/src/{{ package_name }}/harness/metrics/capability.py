@@ -1,4 +1,4 @@
-"""The turns that run or wait, for an autoscaler, as a capability."""
+"""The capability that reports running and waiting turns to an autoscaler."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -10,7 +10,7 @@ TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Metrics(Capability):
-    """Adds GET /metrics in the text format of Prometheus. It needs no token, and names nobody."""
+    """Adds GET /metrics in Prometheus text format, without a token and without personal data."""
 
     def public_routes(self) -> Routes:
         return {"GET /metrics": _metrics}

@@ -1,8 +1,8 @@
-"""The answers of Chat Completions servers, rewritten as the strict stream that clients expect.
+"""Rewrites the responses of Chat Completions servers as the strict stream that clients expect.
 
-Servers differ in how they frame events, number tool calls and end an answer. `event_hooks`
-rewrites the bytes of an answer before a client parses them. A stream that breaks off stays
-without a finish reason, and the arguments of tool calls pass as the model sent them.
+Servers frame events, number tool calls and end answers in different ways. `event_hooks` rewrites
+the bytes of an answer before a client parses them. A broken stream keeps no finish reason, and the
+arguments of tool calls are unchanged.
 """
 
 import asyncio
@@ -19,13 +19,13 @@ from ..settings import CoreSettings
 from . import provider
 
 LINE_END = re.compile("\r\n|\n|\r")
-JSON_MARK = re.compile(r'\\.?|["{}]', re.DOTALL)  # with what a backslash escapes
+JSON_MARK = re.compile(r'\\.?|["{}]', re.DOTALL)  # also matches escaped characters
 SURROGATE = re.compile("[\ud800-\udfff]")
-# In a request: within a JSON string the quotes would be escaped.
+# Matches only a field of a request: JSON strings contain escaped quotes.
 STREAMED = re.compile(rb'"stream"\s*:\s*true')
 
-# Finish reasons of servers, in lower case, by what they mean in Chat Completions.
-WORDS = {
+# Finish reasons of servers, in lower case, by their equivalent in Chat Completions.
+REASON_SYNONYMS = {
     "": "none not_finished null",
     "stop": "complete completed done end end_of_text end_turn eos eos_found eos_token finished "
     "normal stop stop_sequence stop_str stop_token",
@@ -35,22 +35,22 @@ WORDS = {
     "content_filter": "blocklist content_filter content_filtered error_toxic "
     "guardrail_intervened image_safety prohibited_content recitation refusal safety sensitive spii",
 }
-REASONS = {word: reason for reason, words in WORDS.items() for word in words.split()}
+REASONS = {word: reason for reason, words in REASON_SYNONYMS.items() for word in words.split()}
 
-# The names of a call's arguments; the first is that of Chat Completions.
+# The names of a call's arguments; Chat Completions defines the first.
 ARGUMENTS = ("arguments", "parameters", "input")
 STRUCTURE = {"type", "format", "index", "id"}  # in each part of `reasoning_details`
 
-PIECE = 4_096  # bytes that the client parses at a time
+PIECE_SIZE = 4_096  # bytes that the client parses at a time
 
-NO_ANSWER = "The answer is not one of Chat Completions."
+NO_ANSWER = "The response is not in the format of Chat Completions."
 MIXED = "The server mixed the arguments of its tool calls."
 
 Json = dict[str, Any]
 
 
 def event_hooks(settings: CoreSettings) -> dict[str, Any]:
-    """Return the event hooks of `provider`, and one that makes streamed answers strict."""
+    """Return the event hooks of `provider`, and a hook that makes streamed answers strict."""
 
     async def rewrite(response: Any) -> None:
         request = response.request
@@ -62,9 +62,9 @@ def event_hooks(settings: CoreSettings) -> dict[str, Any]:
 
         async def strict(chunk_size: int | None = None) -> Any:
             async for data in read(chunk_size):
-                for start in range(0, len(data), PIECE):
-                    yield stream.read(data[start : start + PIECE])
-                    # A client parses all that has arrived, and other requests would wait for it.
+                for start in range(0, len(data), PIECE_SIZE):
+                    yield stream.read(data[start : start + PIECE_SIZE])
+                    # Let other requests run: the client parses all received bytes at once.
                     await asyncio.sleep(0)
             yield stream.end()
 
@@ -75,21 +75,20 @@ def event_hooks(settings: CoreSettings) -> dict[str, Any]:
     return {**hooks, "response": [*hooks["response"], rewrite]}
 
 
-def untouched(request: Json) -> Json:
-    """Return a request whose messages the client sends without a look at each field.
+def with_raw_messages(request: Json) -> Json:
+    """Return a request whose messages the client sends without validation.
 
-    The client takes 0.2 seconds for those of a thousand tool calls, and no other request is
-    answered meanwhile.
+    Validating the messages of a thousand tool calls blocks all requests for 0.2 seconds.
     """
     body = {**(request.get("extra_body") or {}), "messages": request["messages"]}
     return {**request, "messages": [], "extra_body": body}
 
 
 class ChatStream:
-    """A streamed answer: `read` and `end` return the bytes that the client gets.
+    """A streamed answer: `read` and `end` return the bytes for the client.
 
-    Both raise AgentError for an event over the limit, and for an answer whose reasoning and
-    arguments of tool calls are over it.
+    Both raise AgentError for an event over the limit, and if reasoning and
+    arguments of tool calls together exceed it.
     """
 
     def __init__(self, settings: CoreSettings) -> None:
@@ -97,11 +96,11 @@ class ChatStream:
         self._answer = Answer(settings.max_reply_bytes)
 
     def read(self, data: bytes) -> bytes:
-        """Return what `data` completes."""
+        """Return the chunks that `data` completes."""
         return self._rewrite(self._events.read(data))
 
     def end(self) -> bytes:
-        """Return the rest: the server sends no more."""
+        """Return the remaining chunks after the end of the response."""
         return self._rewrite(self._events.end()) + encode(self._answer.end())
 
     def _rewrite(self, events: Iterator[tuple[str, str]]) -> bytes:
@@ -109,14 +108,14 @@ class ChatStream:
 
 
 class EventReader:
-    """Server-Sent Events out of bytes; a body of JSON is one event with the name `body`."""
+    """Parses Server-Sent Events; a JSON body is a single event with the name `body`."""
 
     def __init__(self, max_size: int) -> None:
         self._decoder = getincrementaldecoder("utf-8-sig")("replace")
         self._max_size = max_size
         self._is_json: bool | None = None
         self._after_return = False
-        # The parts of a line that has not ended, and the fields of an event that has not.
+        # The parts of the current line, and the fields of the current event.
         self._line: list[str] = []
         self._line_size = 0
         self._data: list[str] = []
@@ -124,11 +123,11 @@ class EventReader:
         self._name = ""
 
     def read(self, data: bytes) -> Iterator[tuple[str, str]]:
-        """Yield the name and the data of each event that `data` completes."""
+        """Yield the name and data of each event that `data` completes."""
         return self._read(self._decoder.decode(data))
 
     def end(self) -> Iterator[tuple[str, str]]:
-        """Yield the last event, which may lack its empty line."""
+        """Yield the last event, which may lack its final empty line."""
         yield from self._read(self._decoder.decode(b"", True))
         if self._is_json:
             yield "body", "".join(self._line)
@@ -172,13 +171,13 @@ class EventReader:
 
 
 class Answer:
-    """What an answer has said so far, and how it goes on in strict chunks.
+    """Converts the events of an answer to strict chunks.
 
-    The finish reason and the usage are sent once, at the end.
+    Yields the finish reason and the usage once, at the end.
     """
 
     def __init__(self, max_size: int) -> None:
-        self._size = SizeLimit(max_size)  # of what the clients keep until the end
+        self._size = SizeLimit(max_size)  # of text that clients keep until the end
         self._calls = ToolCalls(self._size)
         self._base: Json = {}
         self._reason: str | None = None
@@ -187,7 +186,7 @@ class Answer:
         self._has_ended = False
 
     def read(self, name: str, data: str) -> Iterator[Json | None]:
-        """Yield the chunks that an event stands for; None is the end of the stream."""
+        """Yield the strict chunks of an event; None ends the stream."""
         if self._has_ended or not data.strip():
             return
         if data.strip().startswith("[DONE]"):
@@ -204,7 +203,7 @@ class Answer:
             yield from self._finish()
 
     def end(self) -> Iterator[Json | None]:
-        """Yield the last chunks, unless the stream broke off."""
+        """Yield the last chunks, unless the stream broke."""
         if self._has_ended:
             return
         if self._reason:
@@ -245,7 +244,7 @@ class Answer:
         delta = choice.get("delta")
         if isinstance(delta, dict) and (delta.get("content") or delta.get("tool_calls")):
             self._has_deltas = True
-        elif not delta and not self._has_deltas:  # else it repeats what deltas said
+        elif not delta and not self._has_deltas:  # otherwise it repeats the deltas
             delta = message
         if not isinstance(delta, dict):
             return {}
@@ -290,32 +289,32 @@ class Answer:
 
 
 class SizeLimit:
-    """The size of texts, in characters. `add` raises AgentError over the limit."""
+    """Counts characters. `add` raises AgentError over the limit."""
 
     def __init__(self, max_size: int) -> None:
         self._max_size = max_size
         self._size = 0
 
     def add(self, text: str) -> None:
-        """Count a text."""
+        """Count the characters of a text."""
         self._size += len(text)
         if self._size > self._max_size:
             raise AgentError("reply_incomplete", detail="MAX_REPLY_BYTES")
 
 
 class JsonObject:
-    """Finds the end of a JSON object that comes in parts, and reads each part once."""
+    """Finds the end of a JSON object in parts; reads each part once."""
 
     def __init__(self) -> None:
-        self.is_whole = False  # nothing but white space follows the last brace
+        self.is_whole = False  # only white space follows the last brace
         self._has_ended = False
-        self._count = 0  # of the parts that were read
+        self._count = 0  # of parts already read
         self._depth = 0
         self._is_in_string = False
-        self._rest = ""  # a backslash that ends a part
+        self._rest = ""  # a backslash at the end of a part
 
     def read(self, parts: list[str]) -> None:
-        """Read the parts that were added."""
+        """Read the parts added since the last call."""
         for text in parts[self._count :]:
             if self._has_ended:
                 self.is_whole = self.is_whole and not text.strip()
@@ -341,37 +340,37 @@ class JsonObject:
 
 @dataclass
 class Call:
-    """A tool call, under the id of its server, and what its parts said so far."""
+    """A tool call, accumulated from its parts."""
 
     index: int
     id: str
-    # An earlier call has the same index, or none has.
+    # Whether an earlier call has the same index.
     shares_index: bool
     server_id: str = ""
     name: str = ""
     arguments: list[str] = field(default_factory=list)
     object: JsonObject = field(default_factory=JsonObject)
-    # Further fields of a call that has no name yet, and was not sent.
+    # Further fields of a call that is unsent because it has no name yet.
     fields: Json = field(default_factory=dict)
     is_sent: bool = False
 
     def is_whole(self) -> bool:
-        """Whether the arguments are an object with content: `{}` may come before the real ones."""
+        """Return whether the arguments are a non-empty object; some servers send `{}` first."""
         self.object.read(self.arguments)
         value = parse("".join(self.arguments)) if self.object.is_whole else None
         return isinstance(value, dict) and bool(value)
 
 
 class ToolCalls:
-    """The tool calls of an answer: each gets an index and an id of its own.
+    """The tool calls of an answer, each with a unique index and id.
 
-    Servers leave them out, or give different calls the same.
+    Some servers omit these, or repeat them in different calls.
     """
 
     def __init__(self, size: SizeLimit) -> None:
         self._calls: list[Call] = []
         self._ids: set[str] = set()
-        # By what the server calls them: an index, and an index with an id.
+        # By the server's names: an index, and an index with an id.
         self._latest: dict[int | None, Call] = {}
         self._known: dict[tuple[int | None, str], Call] = {}
         self._size = size
@@ -380,7 +379,7 @@ class ToolCalls:
         return len(self._calls)
 
     def read(self, parts: list[Any], is_body: bool) -> list[Json]:
-        """Return the parts of a delta, or the calls of a body, as strict parts."""
+        """Convert the parts of a delta, or the calls of a body, to strict parts."""
         strict = list[Json]()
         seen = set[int]()
         for part in parts:
@@ -391,8 +390,9 @@ class ToolCalls:
                 function = {key: part.pop(key, None) for key in ("name", *ARGUMENTS)}
             name = function.pop("name", None)
             name = name if isinstance(name, str) else ""
-            given = [function.pop(key, None) for key in ARGUMENTS]
-            arguments = text_of_arguments(next((it for it in given if it is not None), None))
+            values = [function.pop(key, None) for key in ARGUMENTS]
+            value = next((value for value in values if value is not None), None)
+            arguments = text_of_arguments(value)
             self._size.add(arguments)
             index = index_of(part.pop("index", None))
             server_id = text_or(part.pop("id", None), "")
@@ -400,7 +400,7 @@ class ToolCalls:
             call = None if is_body else self._find(index, server_id, name, arguments)
             if not (call or name or server_id or arguments):
                 continue
-            # A delta has no two parts of one call.
+            # A delta has at most one part of a call.
             if call is None or (name and call.index in seen):
                 call = self._add(index, server_id)
             seen.add(call.index)
@@ -418,11 +418,11 @@ class ToolCalls:
         return strict
 
     def end(self) -> list[Json]:
-        """Return the calls that never got a name."""
+        """Return the calls that have no name."""
         return [first_part(call, {}) for call in self._calls if not call.is_sent]
 
     def are_mixed(self) -> bool:
-        """Whether arguments of a call that has none may have gone to a call with its index."""
+        """Return whether calls with a shared index may have mixed their arguments."""
         texts = ["".join(call.arguments) for call in self._calls]
         if all(text.strip() for text in texts):
             return False
@@ -432,9 +432,9 @@ class ToolCalls:
         )
 
     def _find(self, index: int | None, server_id: str, name: str, arguments: str) -> Call | None:
-        """Return the call that a part goes on with, or None if it begins one."""
+        """Return the call that a part continues, or None if it begins one."""
         same = self._known.get((index, server_id)) if server_id else None
-        # Without a name and an id it can only go on with the last one.
+        # Without a name and an id, a part continues the last call.
         is_named = name or server_id or index in self._latest
         call = same or self._latest.get(index if is_named else None)
         if call is None or (name and call.name and name != call.name):
@@ -443,12 +443,12 @@ class ToolCalls:
             return call
         if server_id and call.server_id:
             return None
-        # An id that comes late, or a name that is repeated; after whole arguments it is a new call.
+        # A late id or a repeated name continues a call, unless its arguments are complete.
         return None if name and arguments.strip() and call.is_whole() else call
 
     def _add(self, index: int | None, server_id: str) -> Call:
         is_new = server_id and server_id not in self._ids
-        # Nine letters and digits are an id that every provider accepts later.
+        # All providers accept an id of nine letters and digits.
         id = server_id if is_new else token_hex(5)[:9]
         call = Call(len(self._calls), id, shares_index=index in self._latest)
         self._calls.append(call)
@@ -462,16 +462,18 @@ class ToolCalls:
 
 
 def first_part(call: Call, function: Json) -> Json:
-    """The part that begins a call, with all that is known of it."""
+    """Return the first part of a call, with all its known fields."""
     call.is_sent = True
     function = {**function, "name": call.name, "arguments": "".join(call.arguments)}
-    given = {"index": call.index, "id": call.id, "type": "function", "function": function}
-    return {**call.fields, **given}
+    fields = {"index": call.index, "id": call.id, "type": "function", "function": function}
+    return {**call.fields, **fields}
 
 
 def encode(chunks: Iterable[Json | None]) -> bytes:
-    """The events of chunks; half a character becomes U+FFFD, which each client can send on."""
-    texts = ["[DONE]" if it is None else json.dumps(it, ensure_ascii=False) for it in chunks]
+    """Encode chunks as events. An unpaired surrogate becomes U+FFFD, which clients can send."""
+    texts = [
+        "[DONE]" if chunk is None else json.dumps(chunk, ensure_ascii=False) for chunk in chunks
+    ]
     events = "".join(f"data: {text}\n\n" for text in texts)
     return SURROGATE.sub("\ufffd", events).encode()
 
@@ -484,7 +486,7 @@ def parse(data: str) -> Any:
 
 
 def failure(chunk: Any, name: str) -> Json | None:
-    """The error that an event or a body is, or None."""
+    """Return the error in an event or a body, or None."""
     if not isinstance(chunk, dict):
         return {"message": NO_ANSWER}
     error = chunk.pop("error", None) or (first_choice(chunk) or {}).get("error")
@@ -506,7 +508,7 @@ def first_choice(chunk: Json) -> Json | None:
 
 
 def index_of(value: Any) -> int | None:
-    """A whole number, which may come as text, or None."""
+    """Return a whole number, also from text, or None."""
     if isinstance(value, str) and re.fullmatch("[0-9]{1,9}", value):
         return int(value)
     is_whole = is_number(value) and value % 1 == 0
@@ -514,7 +516,7 @@ def index_of(value: Any) -> int | None:
 
 
 def meaning(reason: Any) -> str | None:
-    """The finish reason of Chat Completions that a server means; an unknown one stays."""
+    """Return the finish reason of Chat Completions; keep an unknown reason."""
     if not isinstance(reason, str):
         return None
     word = reason.lower().partition(":")[0].strip().replace("-", "_")
@@ -522,9 +524,9 @@ def meaning(reason: Any) -> str | None:
 
 
 def text_of(content: Any) -> str | None:
-    """The text of a content that is no string, without its thinking.
+    """Return the text of content that is not a string, without thinking.
 
-    Mistral sends thinking so, and refuses it under the name of another vendor.
+    Mistral sends thinking in this form, and rejects it under the names of other vendors.
     """
     parts = content if isinstance(content, list) else [content]
     texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
@@ -532,7 +534,7 @@ def text_of(content: Any) -> str | None:
 
 
 def strict_usage(usage: Any) -> Json | None:
-    """Usage with all counts, or None."""
+    """Return usage with all counts, or None."""
     if not isinstance(usage, dict) or not usage:
         return None
     for key in ("prompt_tokens", "completion_tokens"):
@@ -542,7 +544,7 @@ def strict_usage(usage: Any) -> Json | None:
     for key in ("prompt_tokens_details", "completion_tokens_details"):
         details = usage.pop(key, None)
         if isinstance(details, dict):
-            usage[key] = {name: 0 if it is None else it for name, it in details.items()}
+            usage[key] = {name: count or 0 for name, count in details.items()}
     return usage
 
 
@@ -555,7 +557,7 @@ def text_of_arguments(arguments: Any) -> str:
 
 
 def reasoning_in(delta: Json) -> str:
-    """Return the longest reasoning in a delta: servers repeat the same text in several fields."""
+    """Return the longest reasoning in a delta: servers repeat the text in several fields."""
     texts = [text_of_arguments(delta.get(name)) for name in ("reasoning", "reasoning_content")]
     details = delta.get("reasoning_details")
     parts = details if isinstance(details, list) else [details]
@@ -564,7 +566,7 @@ def reasoning_in(delta: Json) -> str:
 
 
 def text_of_detail(detail: Any) -> str:
-    """Return the values of a detail that are not structure."""
+    """Return the values of a detail, without its structure fields."""
     if not isinstance(detail, dict):
         return text_of_arguments(detail)
     values = [value for name, value in detail.items() if name not in STRUCTURE]
@@ -572,7 +574,7 @@ def text_of_detail(detail: Any) -> str:
 
 
 def are_citations(annotations: Any) -> bool:
-    """Whether they have all that OpenAI's have: clients reject a chunk with others."""
+    """Return whether all have OpenAI's fields; clients reject a chunk with other annotations."""
     if not isinstance(annotations, list):
         return False
     for annotation in annotations:
@@ -587,7 +589,7 @@ def are_citations(annotations: Any) -> bool:
 
 
 def text_or(value: Any, default: str) -> str:
-    """A text, or a whole number as text, or the default."""
+    """Return a text, a whole number as text, or the default."""
     if isinstance(value, str):
         return value or default
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else default

@@ -1,4 +1,4 @@
-"""HTTP to the provider of the model, with a limit for the size of responses."""
+"""Limits the size of HTTP responses of the model provider."""
 
 from codecs import getincrementaldecoder
 from typing import Any
@@ -8,11 +8,12 @@ from ..settings import CoreSettings
 
 
 def event_hooks(settings: CoreSettings) -> dict[str, Any]:
-    """Return the event hooks of an HTTPX client that ends a call whose answer is too large.
+    """Return event hooks for HTTPX that abort a call if its response is too large.
 
-    A byte of a reply takes up to six bytes in JSON, and a short chunk has much overhead.
+    A byte of a reply takes up to six bytes in JSON, and short chunks have a high overhead.
     """
-    longest, most = 6 * settings.max_reply_bytes + 65_536, 64 * settings.max_reply_bytes + 65_536
+    max_line = 6 * settings.max_reply_bytes + 65_536
+    max_total = 64 * settings.max_reply_bytes + 65_536
 
     async def limit(response: Any) -> None:
         if turn := RUNNING.get(None):
@@ -20,12 +21,13 @@ def event_hooks(settings: CoreSettings) -> dict[str, Any]:
         read = response.aiter_bytes
 
         async def bounded(chunk_size: int | None = None) -> Any:
-            # Invalid UTF-8 becomes U+FFFD, as in browsers; the clients would fail.
-            decoder, line, total = getincrementaldecoder("utf-8")("replace"), 0, 0
+            # Replace invalid UTF-8 by U+FFFD, like browsers: the clients would fail.
+            decoder = getincrementaldecoder("utf-8")("replace")
+            line = total = 0
             async for chunk in read(chunk_size):
                 total += len(chunk)
                 line = len(chunk) - chunk.rfind(b"\n") - 1 + (0 if b"\n" in chunk else line)
-                if line > longest or total > most:
+                if line > max_line or total > max_total:
                     raise AgentError("reply_incomplete", detail="MAX_REPLY_BYTES")
                 yield decoder.decode(chunk).encode()
 

@@ -1,4 +1,4 @@
-"""Sessions in Amazon S3: the fields of their collection."""
+"""Fields and checks of a collection that stores sessions in Amazon S3."""
 
 import re
 from typing import Annotated, Literal
@@ -15,7 +15,7 @@ ObjectPrefix = Annotated[
         "parts of A-Z a-z 0-9 _ . - with single slashes between them",
     ),
 ]
-# A bucket, or the ARN of an access point.
+# The name of a bucket, or the ARN of an access point.
 BUCKET = re.compile("[A-Za-z0-9._-]{1,255}|arn:[A-Za-z0-9:/._-]{1,255}")
 
 
@@ -27,18 +27,18 @@ class S3Config(Strict):
     ttl_days: Annotated[int, INTEGRAL, Field(ge=1, le=2_147_483_647)] | None = None
 
     def secret_refs(self) -> list[SecretRef]:
-        """Return the references that are read before the collection is used."""
+        """Return the references to resolve before the collection is used."""
         reference, path = self.bucket_secret, ("backend", "bucket_secret")
-        accepts, what = BUCKET.fullmatch, "the name of a bucket"
-        ref = SecretRef(reference or "", path=path, expected=what, accepts=accepts)
+        accepts, expected = BUCKET.fullmatch, "the name of a bucket"
+        ref = SecretRef(reference or "", path=path, expected=expected, accepts=accepts)
         return [ref] if reference else []
 
     def findings(self, document: Document, status: str, lifetime: str) -> Findings:
-        """Check what concerns more than one field."""
+        """Check combinations of fields."""
         if self.bucket_secret is None:
             yield from missing_address(document, "bucket_secret", status)
         if lifetime != "session":
-            message = "s3 stores only lifetime session: use custom or agentcore_memory."
+            message = "s3 supports only lifetime session: use custom or agentcore_memory."
             yield document.finding("AML-E042", message, "backend", "type")
         elif self.ttl_days is None:
             message = "backend.ttl_days is missing: sessions never expire."

@@ -1,4 +1,4 @@
-"""The session store that a collection declares, as a capability."""
+"""The capability that stores sessions where a collection declares it."""
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -39,11 +39,11 @@ SNAPSHOT = {
     },
 }
 MISSING = object()
-SHOWN = 5  # of the parts that came back changed
+MAX_PATHS = 5  # the maximum number of changed fields in a finding
 
 
 class Store(Capability):
-    """Keeps the agent's sessions: in the declared store if its secrets are set, else in process."""
+    """Stores sessions in the declared store; until its secrets are set, in this process."""
 
     settings: StoreSettings
     traced_as = "session_store"
@@ -58,17 +58,17 @@ class Store(Capability):
 
     @property
     def project(self) -> Project:
-        """The declared collections, of any kind."""
+        """All declared collections."""
         return self._declarations.project
 
     @cached_property
     def collection(self) -> Collection | None:
-        """The collection that declares where the sessions live."""
+        """The collection that declares the session store, or None."""
         return next(iter(self._declarations.project.session_collections()), None)
 
     @cached_property
     def durable(self) -> DurableStore | None:
-        """The store. None: sessions live in this process."""
+        """The store, or None if sessions live in this process."""
         if self.collection is None or unset_variables(self.settings, self.collection):
             return None
         store = self.connect(self.collection)
@@ -126,7 +126,7 @@ class Store(Capability):
 async def check_store(
     store: DurableStore, collection: Collection, is_writable: bool
 ) -> AsyncIterator[Finding]:
-    """Load, save, compare and end a session of no caller, and yield findings."""
+    """Load, save, compare and end a test session, and yield findings."""
     file, session = f"collections/{collection.collection_id}.collection.md", f"check-{uuid4()}"
     step = "loaded"
     try:
@@ -142,7 +142,7 @@ async def check_store(
                 if message := _changes(stored):
                     yield diagnostic("AML-E160", message, file=file, line=1)
                 step = "ended"
-            finally:  # also after a lost reply or Ctrl+C: nothing is left behind
+            finally:  # after a lost response or Ctrl+C the test session may exist
                 await store.end(session)
     except (Conflict, StoreUnavailable) as error:
         message = f"No session can be {step}: {str(error) or 'a conflict'}."
@@ -150,16 +150,16 @@ async def check_store(
 
 
 def _changes(stored: Stored | None) -> str:
-    """Return how a session differs from what was saved; an empty text if it does not."""
+    """Compare a loaded session with SNAPSHOT; return a message, or an empty text."""
     if stored is None:
-        return "A session that was saved cannot be found again."
+        return "A saved session cannot be loaded again."
     paths = list(_changed(SNAPSHOT, parse(stored.snapshot), ""))
-    names = ", ".join(paths[:SHOWN]) + (", ..." if paths[SHOWN:] else "")
-    return f"A session that was saved comes back changed or without: {names}." if paths else ""
+    names = ", ".join(paths[:MAX_PATHS]) + (", ..." if paths[MAX_PATHS:] else "")
+    return f"A saved session comes back with changed or missing fields: {names}." if paths else ""
 
 
 def _changed(saved: Any, loaded: Any, path: str) -> Iterator[str]:
-    """Yield the paths of values that differ. What a store adds to an object does not count."""
+    """Yield the paths of changed or missing values; a store may add fields to objects."""
     if isinstance(saved, dict) and isinstance(loaded, dict):
         for name, value in saved.items():
             yield from _changed(value, loaded.get(name, MISSING), f"{path}.{name}".strip("."))

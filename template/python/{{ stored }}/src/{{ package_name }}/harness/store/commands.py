@@ -18,11 +18,11 @@ from ..findings import refuse_errors
 from ..settings import CoreSettings
 from .base import UUID7, Conflict, DurableStore, StoreUnavailable, Unsupported
 from .capability import Store
-from .copying import Copied, Copy
+from .copying import Copy, CopyReport
 from .files import SessionFiles
 from .snapshot import UNREADABLE, foreign_format, owner_of, read_snapshot
 
-NO_BYTES = "no snapshot, or too large to read"  # stores return those without bytes
+NO_BYTES = "no snapshot, or too large to read"  # stores return both as empty bytes
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 Use = Callable[[DurableStore, Store], Awaitable[Any]]
 
@@ -47,7 +47,7 @@ def _sessions(_: Any, __: Any, ids: tuple[str, ...]) -> list[str]:
 
 @click.group()
 def sessions() -> None:
-    """List the stored sessions, show one, restore a checkpoint, copy or end sessions."""
+    """List, show, restore, copy and end stored sessions."""
 
 
 @sessions.command("list")
@@ -63,8 +63,8 @@ def list_sessions(as_json: bool) -> None:
 @click.argument("session", callback=_session)
 @JSON
 def show(session: str, as_json: bool) -> None:
-    """Print the last turn of SESSION, its checkpoints, and what was quarantined."""
-    report = _with_store(lambda own, store: _report(own, session, store.settings))
+    """Print the last turn, checkpoints and quarantined snapshots of SESSION."""
+    report = _with_store(lambda store, capability: _report(store, session, capability.settings))
     if not (report["stored"] or report["checkpoints"] or report["quarantined"]):
         raise click.ClickException(f"Nothing is stored for session {session}.")
     if as_json:
@@ -74,7 +74,8 @@ def show(session: str, as_json: bool) -> None:
         is_foreign = report["foreign_format"] is not None
         latest += ", so turns are refused" if is_foreign else ", so the next turn quarantines it"
     lines = [f"session {session}: {latest}"]
-    lines += [f"checkpoint {kept['id']}: {_describe(kept)}" for kept in report["checkpoints"]]
+    for checkpoint in report["checkpoints"]:
+        lines.append(f"checkpoint {checkpoint['id']}: {_describe(checkpoint)}")
     lines += [f"quarantined {name}" for name in report["quarantined"]]
     return click.echo("\n".join(lines))
 
@@ -83,39 +84,42 @@ def show(session: str, as_json: bool) -> None:
 @click.argument("session", callback=_session)
 @click.argument("checkpoint", callback=_checkpoint)
 def restore(session: str, checkpoint: str) -> None:
-    """Take SESSION back to CHECKPOINT, an id that `sessions show` prints."""
+    """Restore SESSION from CHECKPOINT, an id that `sessions show` prints."""
     turn = _with_store(
-        lambda own, store: _restore(own, session, checkpoint, store.settings), changes=True
+        lambda store, capability: _restore(store, session, checkpoint, capability.settings),
+        changes=True,
     )
     click.echo(f"Session {session} is back at turn {turn}.")
 
 
 @sessions.command()
 @click.argument("ids", nargs=-1, metavar="[SESSION]...", callback=_sessions)
-@click.option("--to", "target", metavar="STORE", help="To a collection, or a folder like ./kept.")
-@click.option("--from", "source", metavar="STORE", help="From a collection or a folder.")
-@click.option("--end", "ends", is_flag=True, help="End copies of sessions that have ended.")
+@click.option("--to", "target", metavar="STORE", help="Copy to a collection or a folder (./kept).")
+@click.option("--from", "source", metavar="STORE", help="Copy from a collection or a folder.")
+@click.option("--end", "ends", is_flag=True, help="Also end copies of ended sessions.")
 def copy(ids: list[str], target: str | None, source: str | None, ends: bool) -> None:
-    """Copy sessions, all or some, to another store or from one, also while turns run.
+    """Copy the named sessions, or all, to or from another store, also while turns run.
 
-    Run it again for what has changed. A session that was continued there stays as it is.
+    Run the command again to copy changes. It does not overwrite sessions continued in the target.
     """
     name = target or source
     if not name or (target and source):
         raise click.UsageError("Name a collection or a folder with --to or --from.")
-    report: Copied = _with_store(
-        lambda own, store: _copy(own, store, name, ids, is_source=not target, ends=ends),
+    report: CopyReport = _with_store(
+        lambda store, capability: _copy(
+            store, capability, name, ids, is_source=not target, ends=ends
+        ),
         changes=not target,
     )
-    click.echo(f"{_count(report.copied)} copied, {len(report.same)} had not changed.")
+    click.echo(f"{_count(report.copied)} copied, {len(report.unchanged)} unchanged.")
     if report.continued:
-        what = "continued there, and left as they are"
-        click.echo(f"{_count(report.continued)} {what}: {', '.join(report.continued)}")
+        message = "continued in the other store, so not overwritten"
+        click.echo(f"{_count(report.continued)} {message}: {', '.join(report.continued)}")
     if report.ended:
-        what = "ended, and now the copies, too" if ends else "ended: --end ends the copies"
-        click.echo(f"{_count(report.ended)} {what}: {', '.join(report.ended)}")
+        message = "ended, now also their copies" if ends else "ended; --end also ends their copies"
+        click.echo(f"{_count(report.ended)} {message}: {', '.join(report.ended)}")
     if report.failed:
-        lines = [f"session {id} was not copied: {why}" for id, why in report.failed.items()]
+        lines = [f"session {id} was not copied: {reason}" for id, reason in report.failed.items()]
         raise click.ClickException("\n".join(lines))
 
 
@@ -124,18 +128,28 @@ def _count(ids: list[str]) -> str:
 
 
 async def _copy(
-    own: DurableStore, store: Store, name: str, ids: list[str], *, is_source: bool, ends: bool
-) -> Copied:
+    store: DurableStore,
+    capability: Store,
+    name: str,
+    ids: list[str],
+    *,
+    is_source: bool,
+    ends: bool,
+) -> CopyReport:
     """Copy to or from the store of a collection or folder."""
-    other = _files(Path(name), is_source) if "/" in name else _store_of(store, name, is_source)
-    source, target = (other, own) if is_source else (own, other)
+    other = _open_other(capability, name, is_source)
+    source, target = (other, store) if is_source else (store, other)
     try:
-        return await Copy(source, target, store.settings.checkpoints, ends=ends).run(ids)
+        return await Copy(source, target, capability.settings.checkpoints, ends=ends).run(ids)
     finally:
         await other.close()
 
 
-def _files(folder: Path, is_source: bool) -> SessionFiles:
+def _open_other(capability: Store, name: str, is_source: bool) -> DurableStore:
+    """Return the store in a folder, or the store that another collection declares."""
+    if "/" not in name:
+        return _store_of(capability, name, is_source)
+    folder = Path(name)
     if is_source and not folder.is_dir():
         raise click.ClickException(f"There is no folder {folder}.")
     return SessionFiles(folder)
@@ -147,10 +161,11 @@ def _store_of(store: Store, id: str, is_source: bool) -> DurableStore:
     if collection is None or not stores_sessions(collection):
         raise click.ClickException(f"collections/{id}.collection.md declares no session store.")
     if store.collection is None or collection == store.collection:
-        raise click.ClickException(f"Collection {id} is where the sessions are.")
+        raise click.ClickException(f"Collection {id} already stores these sessions. Name another.")
     if collection.backend.type != store.collection.backend.type:
-        what = f"This project has no code for backend type {collection.backend.type}"
-        raise click.ClickException(f"{what}: copy to a folder, and from there after the update.")
+        message = f"This project has no code for backend type {collection.backend.type}. Copy to "
+        message += "a folder, switch the project to that type, then copy from the folder."
+        raise click.ClickException(message)
     if not is_source and not collection.writeback.enabled:
         raise click.ClickException(f"Collection {id} is read-only.")
     if unset := unset_variables(store.settings, collection):
@@ -173,12 +188,13 @@ def end(session: str | None, actor: str | None) -> None:
 
 
 async def _end_all(store: DurableStore, actor: str | None) -> int:
-    """End the sessions of an actor, and return their number."""
+    """End all sessions of an actor, and return their number."""
     count = 0
     for id in await store.sessions():
         owner = await owner_of(store, id)
         if owner is UNREADABLE:
-            click.echo(f"Note: session {id} is unreadable, so it may belong to anyone.", err=True)
+            message = "is unreadable, so its actor is unknown. It was not ended."
+            click.echo(f"Note: session {id} {message}", err=True)
         elif owner == actor:
             await store.end(id)
             click.echo(f"Session {id} has ended.")
@@ -187,22 +203,24 @@ async def _end_all(store: DurableStore, actor: str | None) -> int:
 
 
 def _with_store(use: Use, changes: bool = False) -> Any:
-    """Return the result of `use`; a failure is one line on standard error and the exit code 1."""
+    """Return the result of `use`; print a failure as one line and exit with code 1."""
     capabilities: list[Capability] = click.get_current_context().obj.load_capabilities()
     refuse_errors(Declarations.find(capabilities).check())
     store = Store.find(capabilities)
     try:
         return asyncio.run(_run(use, store, changes))
     except Conflict:
-        what = "Another process continued this session; nothing was changed."
-        raise click.ClickException(what) from None
+        message = (
+            "Another process changed this session. Nothing was written; run the command again."
+        )
+        raise click.ClickException(message) from None
     except (StoreUnavailable, Unsupported) as error:
         raise click.ClickException(str(error)) from None
 
 
 async def _run(use: Use, store: Store, changes: bool) -> Any:
     if store.collection is None:
-        raise click.ClickException("There is no store: no collection in use keeps sessions.")
+        raise click.ClickException("No collection of this agent stores sessions.")
     if store.durable is None:
         missing = unset_variables(store.settings, store.collection)[0]
         raise click.ClickException(f"No store is configured: set {missing}.")
@@ -245,7 +263,7 @@ def _summary(snapshot: bytes, settings: CoreSettings) -> dict[str, Any]:
 
 
 def _summary_before(snapshot: dict[str, Any]) -> int | None:
-    """Return the number of the turn in front of which messages stand that are of no turn."""
+    """Return the number of the turn after a summary; None without a summary."""
     turns, messages = snapshot["app_data"].get("turns"), snapshot["data"]["messages"]
     if turns is None:
         return None
@@ -254,7 +272,7 @@ def _summary_before(snapshot: dict[str, Any]) -> int | None:
 
 
 def _describe(summary: dict[str, Any]) -> str:
-    """Return a summary in one line, without characters that could move the cursor."""
+    """Return a summary in one line, without characters that control the terminal."""
     if summary["turn"] is None:
         size = f"{summary['bytes']} bytes" if summary["bytes"] else NO_BYTES
         reason = summary["foreign_format"]
@@ -272,20 +290,20 @@ async def _restore(
     store: DurableStore, session_id: str, checkpoint: str, settings: CoreSettings
 ) -> int:
     """Save a checkpoint as the latest snapshot, and return its turn."""
-    kept = await store.load_checkpoint(session_id, checkpoint)
-    snapshot = read_snapshot(kept, settings.max_snapshot_bytes) if kept else None
+    copy = await store.load_checkpoint(session_id, checkpoint)
+    snapshot = read_snapshot(copy, settings.max_snapshot_bytes) if copy else None
     if snapshot is None:
-        what = "has no checkpoint" if kept is None else "has an unreadable checkpoint"
-        raise click.ClickException(f"Session {session_id} {what} {checkpoint}.")
+        problem = "has no checkpoint" if copy is None else "has an unreadable checkpoint"
+        raise click.ClickException(f"Session {session_id} {problem} {checkpoint}.")
     stored = await store.load(session_id)
     expected = stored.revision if stored else None
     if stored and read_snapshot(stored.snapshot, settings.max_snapshot_bytes) is None:
         await store.quarantine(session_id, stored.revision)
         expected = None
     value = json.loads(snapshot)
-    # The turns keep their idempotency keys: a retry repeats the reply of a turn that is there.
+    # The turns keep their idempotency keys: a retry of a stored turn returns its reply.
     value["app_data"]["restored_from"] = checkpoint
-    value["app_data"].pop("pending", None)  # the tools of a turn that waited then may have run
+    value["app_data"].pop("pending", None)  # the approved tools of that turn may have run since
     await store.save(session_id, json.dumps(value, ensure_ascii=False).encode(), expected)
     return int(value["app_data"]["turn"])
 

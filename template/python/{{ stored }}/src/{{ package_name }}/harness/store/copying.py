@@ -1,7 +1,7 @@
-"""Copies sessions to another store, while turns run, and as often as it takes.
+"""Copies sessions to another store, repeatedly and while turns run.
 
-A copy has a seal: a digest of itself, which no longer fits once anything has changed it. So a later
-run replaces copies that nobody has continued, and leaves all other sessions of that store alone.
+Each copy carries a seal: a digest of its content. A turn that continues the copy breaks the seal.
+A later run therefore replaces copies with an intact seal, and leaves all other sessions unchanged.
 """
 
 import asyncio
@@ -16,71 +16,74 @@ from .base import Conflict, DurableStore, StoreUnavailable, Unsupported
 from .snapshot import is_same, parse
 
 SEAL = "copied"  # in the app_data of a snapshot
-AT_ONCE = 8
+CONCURRENCY = 8
 
 
 @dataclass
-class Copied:
-    """What became of sessions, by their ids."""
+class CopyReport:
+    """The ids of sessions, by result."""
 
     copied: list[str] = field(default_factory=list)
-    same: list[str] = field(default_factory=list)
-    continued: list[str] = field(default_factory=list)  # in the other store, so left alone
-    ended: list[str] = field(default_factory=list)  # in the first store, after they were copied
-    failed: dict[str, str] = field(default_factory=dict)  # and why
+    unchanged: list[str] = field(default_factory=list)
+    continued: list[str] = field(default_factory=list)  # in the target, so not overwritten
+    ended: list[str] = field(default_factory=list)  # in the source, after the last copy
+    failed: dict[str, str] = field(default_factory=dict)  # reasons by id
 
 
 class Copy:
-    """Copies sessions of one store to another one, each with its last `checkpoints`."""
+    """Copies sessions from one store to another, each with its last `checkpoints`."""
 
     def __init__(
         self, source: DurableStore, target: DurableStore, checkpoints: int, *, ends: bool
     ) -> None:
-        """`ends`: whether copies of sessions that have ended end, too."""
-        self._source, self._target, self.report = source, target, Copied()
-        self._checkpoints, self._ends, self._gate = checkpoints, ends, asyncio.Semaphore(AT_ONCE)
+        """`ends`: whether to end copies of ended sessions."""
+        self.report = CopyReport()
+        self._source, self._target = source, target
+        self._checkpoints, self._ends = checkpoints, ends
+        self._slots = asyncio.Semaphore(CONCURRENCY)
 
-    async def run(self, ids: Iterable[str]) -> Copied:
-        """Copy these sessions, or all if none is named. Raises StoreUnavailable, Unsupported."""
+    async def run(self, ids: Iterable[str]) -> CopyReport:
+        """Copy these sessions, or all if `ids` is empty. Raises StoreUnavailable, Unsupported."""
         if not (named := {*ids}):
             named = {*await self._source.sessions()}
-            with suppress(Unsupported):  # then it is not known what has ended
+            with suppress(Unsupported):  # without a list, ended sessions stay undetected
                 named |= {*await self._target.sessions()}
-        await asyncio.gather(*map(self._try, sorted(named)))
+        await asyncio.gather(*map(self._try_copy, sorted(named)))
         return self.report
 
-    async def _try(self, id: str) -> None:
-        async with self._gate:
+    async def _try_copy(self, id: str) -> None:
+        async with self._slots:
             try:
                 await self._copy(id)
             except (Conflict, StoreUnavailable) as error:
-                self.report.failed[id] = str(error) or "another process changed it meanwhile"
+                self.report.failed[id] = str(error) or "another process changed it during the copy"
 
     async def _copy(self, id: str) -> None:
-        report, there = self.report, await self._target.load(id)
+        report = self.report
+        copy = await self._target.load(id)
         stored = await self._source.load(id)
-        if there and not _is_copy(there.snapshot):
+        if copy and not _is_copy(copy.snapshot):
             report.continued += [id] if stored else []
             return
         if stored is None:
-            report.ended += [id] if there else []
-            if there and self._ends:
+            report.ended += [id] if copy else []
+            if copy and self._ends:
                 await self._target.end(id)
             return
         snapshot = _sealed(stored.snapshot)
         if snapshot is None:
             report.failed[id] = "it is unreadable"
             return
-        if there and is_same(there.snapshot, snapshot):
-            report.same.append(id)
+        if copy and is_same(copy.snapshot, snapshot):
+            report.unchanged.append(id)
             return
-        revision = there.revision if there else None
-        known = await self._source.checkpoints(id) if self._checkpoints else []
-        for name in known[-self._checkpoints :]:
+        revision = copy.revision if copy else None
+        names = await self._source.checkpoints(id) if self._checkpoints else []
+        for name in names[-self._checkpoints :]:
             earlier = _sealed(await self._source.load_checkpoint(id, name) or b"")
-            if earlier and there:  # an earlier turn must not be the latest again
+            if earlier and copy:  # a save would make the earlier turn the latest
                 await self._target.save_checkpoint(id, earlier, name)
-            elif earlier:  # some stores keep a checkpoint only with a save
+            elif earlier:  # some stores create a checkpoint only with a save
                 revision = await self._target.save(id, earlier, revision, name)
         await self._target.save(id, snapshot, revision)
         report.copied.append(id)
@@ -95,7 +98,7 @@ def _is_copy(snapshot: bytes) -> bool:
 
 
 def _sealed(snapshot: bytes) -> bytes | None:
-    """Return the snapshot of a copy, or None if it is not one of a session."""
+    """Return the snapshot with a new seal, or None if it is unreadable."""
     value = parse(snapshot)
     try:
         value["app_data"].pop(SEAL, None)
@@ -106,6 +109,6 @@ def _sealed(snapshot: bytes) -> bytes | None:
 
 
 def _seal_of(value: Any) -> str:
-    # Without what a store may add.
+    """Return a digest of the fields that a store returns unchanged."""
     parts = [value.get("created_at"), value["data"]["messages"], value["app_data"]]
     return sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Sessions in a folder: a backup, or the way to a store of another kind."""
+"""Sessions in a folder, as a backup or on the way to a store of another type."""
 
 import json
 from contextlib import suppress
@@ -8,16 +8,17 @@ from typing import Any
 from uuid import uuid4
 
 from ..sessions.session_store import Stored
-from .base import Conflict, StoreUnavailable, Warned
+from .base import Conflict, StoreUnavailable, StoreWarning
 
-Row = dict[str, Any]  # the id of a session, its latest snapshot, its checkpoints
+Row = dict[str, Any]  # `session_id`, `latest` snapshot, `checkpoints` by id
 
 
 class SessionFiles:
-    """A DurableStore of files, one for each session. Only one process may write at a time."""
+    """A DurableStore with a file for each session. Only one process may write at a time."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self.contact = folder, f"the folder {folder}"
+        self._folder = folder
+        self.contact = f"the folder {folder}"
 
     async def load(self, session_id: str, known: Stored | None = None) -> Stored | None:
         row = self._read(self._path(session_id))
@@ -27,16 +28,16 @@ class SessionFiles:
     async def save(
         self, session_id: str, snapshot: bytes, expected: str | None, checkpoint: str | None = None
     ) -> str | None:
-        found = await self.load(session_id)
-        if (found.revision if found else None) != expected:
+        stored = await self.load(session_id)
+        if (stored.revision if stored else None) != expected:
             raise Conflict
         row = self._read(self._path(session_id)) or {"session_id": session_id, "checkpoints": {}}
         row["latest"] = json.loads(snapshot)
         if checkpoint:
             row["checkpoints"][checkpoint] = row["latest"]
         self._write(row)
-        found = await self.load(session_id)
-        return found.revision if found else None
+        stored = await self.load(session_id)
+        return stored.revision if stored else None
 
     async def save_checkpoint(self, session_id: str, snapshot: bytes, checkpoint: str) -> None:
         if row := self._read(self._path(session_id)):
@@ -45,15 +46,15 @@ class SessionFiles:
 
     async def load_checkpoint(self, session_id: str, checkpoint: str) -> bytes | None:
         row = self._read(self._path(session_id))
-        kept = row["checkpoints"].get(checkpoint) if row else None
-        return json.dumps(kept, ensure_ascii=False).encode() if kept else None
+        snapshot = row["checkpoints"].get(checkpoint) if row else None
+        return json.dumps(snapshot, ensure_ascii=False).encode() if snapshot else None
 
     async def checkpoints(self, session_id: str) -> list[str]:
         row = self._read(self._path(session_id))
         return sorted(row["checkpoints"]) if row else []
 
     async def quarantine(self, session_id: str, revision: str | None) -> str:
-        raise StoreUnavailable("a folder has no quarantine")
+        raise StoreUnavailable("a folder cannot quarantine snapshots")
 
     async def quarantined(self, session_id: str) -> list[str]:
         return []
@@ -66,14 +67,14 @@ class SessionFiles:
         with suppress(FileNotFoundError):
             self._path(session_id).unlink()
 
-    async def warnings(self) -> list[Warned]:
+    async def warnings(self) -> list[StoreWarning]:
         return []
 
     async def close(self) -> None:
-        """Do nothing: no file is open."""
+        """Do nothing: the store keeps no file open."""
 
     def _path(self, session_id: str) -> Path:
-        """Return the path of a session, also where file names have no upper and lower case."""
+        """Return the path of a session, unique also in a case-insensitive file system."""
         return self._folder / f"{sha256(session_id.encode()).hexdigest()}.json"
 
     def _read(self, path: Path) -> Row | None:
@@ -84,19 +85,19 @@ class SessionFiles:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, LookupError, TypeError, AssertionError) as error:
-            what = f"{path} is no session ({type(error).__name__})"
-            raise StoreUnavailable(what) from None
+            message = f"{path} is not a stored session ({type(error).__name__})"
+            raise StoreUnavailable(message) from None
 
     def _write(self, row: Row) -> None:
         path = self._path(row["session_id"])
-        new = path.with_suffix(f".{uuid4()}")
+        temporary = path.with_suffix(f".{uuid4()}")
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            new.touch(mode=0o600)
-            new.write_text(json.dumps(row, ensure_ascii=False), "utf-8", "replace")
-            new.replace(path)
+            temporary.touch(mode=0o600)
+            temporary.write_text(json.dumps(row, ensure_ascii=False), "utf-8", "replace")
+            temporary.replace(path)
         except OSError as error:
             raise StoreUnavailable(f"{path} cannot be written ({error.strerror})") from None
         finally:
-            with suppress(OSError):  # it holds the text of a conversation
-                new.unlink(missing_ok=True)
+            with suppress(OSError):  # it contains conversation text
+                temporary.unlink(missing_ok=True)

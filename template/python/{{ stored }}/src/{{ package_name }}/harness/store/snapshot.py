@@ -1,4 +1,4 @@
-"""Reads stored bytes: validates them before a turn continues from them, and finds their actor."""
+"""Validates stored snapshots before a turn continues from them, and reads their actor."""
 
 import json
 from collections.abc import Callable
@@ -41,7 +41,7 @@ class _Data(BaseModel):
         from .messages import are_messages  # imports the framework, which takes a second
 
         if messages and not are_messages(messages):
-            raise ValueError("not messages of this agent's framework")
+            raise ValueError("the messages come from another framework")
         return messages
 
 
@@ -58,15 +58,15 @@ class _Snapshot(BaseModel):
         starts = [start.at for start in turns or []]
         is_known = self.app_data.turn > 0 if end else turns == []
         if not is_known or starts != sorted({*starts} & {*range(end)}):
-            raise ValueError("not the turns of these messages")
+            raise ValueError("the turns do not match the messages")
         return self
 
 
 def read_snapshot(stored: bytes, max_bytes: int) -> bytes | None:
-    """Return the snapshot in the form of the framework, or None if it is unreadable.
+    """Return the snapshot with its default fields, or None if it is unreadable.
 
-    The memory-collection specification also allows the version "1" and missing fields. A snapshot
-    of more than `max_bytes`, which were more when it was saved, loses its oldest turns.
+    The memory-collection specification allows missing fields and the version "1". A snapshot of
+    more than `max_bytes` loses its oldest turns: the limit may have been higher at the last save.
     """
     snapshot: Any = parse(stored)
     try:
@@ -82,13 +82,13 @@ def read_snapshot(stored: bytes, max_bytes: int) -> bytes | None:
 
 
 def _shorten(snapshot: dict[str, Any], max_bytes: int) -> bytes:
-    """Return a snapshot without as many of its oldest turns as needed, perhaps without any."""
+    """Remove the oldest turns, if necessary all, until the snapshot fits into `max_bytes`."""
     data, last = snapshot["data"], snapshot["app_data"]
     messages, turns = data["messages"], last.get("turns")
     if turns is None:
         turns = find_turns(data)
     starts = [start["at"] for start in turns]
-    front, *ends = [*starts, len(messages)]  # a summary in front of the first turn stays
+    front, *ends = [*starts, len(messages)]  # keep a summary before the first turn
     before = [0, *accumulate(len(serialize(message)) for message in messages)]
     excess = len(serialize(snapshot)) - max_bytes
     end = next((at for at in ends if before[at] - before[front] >= excess), None)
@@ -100,19 +100,19 @@ def _shorten(snapshot: dict[str, Any], max_bytes: int) -> bytes:
     shortened = serialize(snapshot | {"data": data | {"messages": kept}, "app_data": last})
     if len(shortened) <= max_bytes:
         return shortened
-    last |= {"key": None, "reply": ""}  # of a turn that is no longer there
+    last |= {"key": None, "reply": ""}  # they belong to a removed turn
     return serialize(snapshot | {"data": data | {"messages": kept}, "app_data": last})
 
 
 def is_same(stored: bytes, snapshot: bytes) -> bool:
-    """Whether both are the same JSON value, apart from an empty state that a store may add."""
+    """Return whether both are the same JSON value; a store may add an empty `state`."""
     return bool(_with_state(parse(stored)) == _with_state(parse(snapshot)))
 
 
 def parse(text: bytes, parse_float: Callable[[str], float] = float) -> Any:
     """Return the value of a JSON text in UTF-8, or None if the text is invalid."""
     try:
-        # int() refuses NaN, as JSON does.
+        # int() rejects NaN, which JSON does not allow.
         return json.loads(text.decode(), parse_constant=int, parse_float=parse_float)
     except (ValueError, RecursionError):
         return None
@@ -126,24 +126,24 @@ def _with_state(value: Any) -> Any:
 
 
 def foreign_format(stored: bytes) -> str | None:
-    """Return why a snapshot is of another program or a newer version; None if it is damaged."""
+    """Return the reason if another program or a newer version wrote the snapshot, or None."""
     from .messages import are_messages
 
     match parse(stored):
         case {"schema_version": str(version)} if version not in VERSIONS:
             return "its schema version is not 1.0"
         case {"scope": str(scope)} if scope != "agent":
-            return "it is not of a single agent"
+            return "it does not belong to a single agent"
         case {"data": {"messages": [{"role": str()}, *_] as messages}, **others}:
             if others.get("app_data") is None:
                 return "it has no record of the turns"
             if not are_messages(messages):
-                return "its messages are of another framework"
+                return "its messages come from another framework"
     return None
 
 
 async def owner_of(store: DurableStore, session_id: str) -> object:
-    """Return the actor in the latest readable snapshot, None if nothing is stored."""
+    """Return the actor in the latest readable snapshot, or UNREADABLE; None without any data."""
     stored = await store.load(session_id)
     owner = _actor(stored.snapshot) if stored else UNREADABLE
     if owner is not UNREADABLE:

@@ -1,4 +1,4 @@
-"""Anthropic as the vendor of models; the owner's module `model` imports from here."""
+"""The vendor-specific part of the owner's module `model`, for Anthropic."""
 
 from typing import Any
 

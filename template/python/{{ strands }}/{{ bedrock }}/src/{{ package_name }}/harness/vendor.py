@@ -1,4 +1,4 @@
-"""Amazon Bedrock as the vendor of models; the owner's module `model` imports from here."""
+"""The vendor-specific part of the owner's module `model`, for Amazon Bedrock."""
 
 import os
 import re
@@ -24,11 +24,11 @@ GUARDRAIL = "|(arn:[a-z0-9:-]+:guardrail/)?[a-z0-9]+ (DRAFT|[1-9][0-9]{0,7})"
 
 
 class Bedrock(BedrockModel):
-    """Bedrock whose calls end with their turn; the base class continues to read in a thread."""
+    """Ends calls with their turn; the base class would continue to read in a thread."""
 
     async def stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
         call = Call()
-        CALL.set(call)  # the thread of this call gets a copy of the context
+        CALL.set(call)  # the thread of the call copies this context
         async with aclosing(super().stream(*args, **kwargs)) as events:
             try:
                 async for event in events:
@@ -52,7 +52,11 @@ def vendor_findings(settings: CoreSettings) -> list[Finding]:
             return []
     except (BotoCoreError, ValueError) as error:
         return [diagnostic("SET-AWS", f"MODEL cannot use Bedrock: {error}")]
-    return [diagnostic("SET-AWS_REGION", "AWS_REGION is not set: MODEL needs it, as in us-east-1.")]
+    return [
+        diagnostic(
+            "SET-AWS_REGION", "AWS_REGION is not set: MODEL needs it, for example us-east-1."
+        )
+    ]
 
 
 def vendor_endpoint(settings: CoreSettings) -> str:
@@ -62,7 +66,7 @@ def vendor_endpoint(settings: CoreSettings) -> str:
 
 @cache
 def _bedrock(settings: CoreSettings) -> BedrockModel:
-    # At most two more tries, by the AWS client and before the first byte.
+    # At most two retries, by the AWS client and before the first byte.
     config = Config(retries={"total_max_attempts": 3, "mode": "standard"}, read_timeout=120)
     id, version = (os.environ.get(f"GUARDRAIL_{name}", "") for name in ("ID", "VERSION"))
     if not re.fullmatch(GUARDRAIL, f"{id} {version}".strip()):

@@ -1,4 +1,4 @@
-"""Chat Completions as the vendor of models; the owner's module `model` imports from here."""
+"""The vendor-specific part of the owner's module `model`, for Chat Completions."""
 
 from typing import Any
 

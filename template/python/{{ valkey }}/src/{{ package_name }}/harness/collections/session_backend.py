@@ -1,4 +1,4 @@
-"""Sessions in Valkey or Redis: the fields of their collection."""
+"""Fields and checks of a collection that stores sessions in Valkey or Redis."""
 
 import re
 from typing import Annotated, Literal
@@ -24,17 +24,17 @@ class ValkeyConfig(Strict):
     ttl_seconds: Annotated[int, INTEGRAL, Field(ge=1, le=2_147_483_647)] | None = None
 
     def secret_refs(self) -> list[SecretRef]:
-        """Return the references that are read before the collection is used."""
+        """Return the references to resolve before the collection is used."""
         reference, path = self.endpoint_secret, ("backend", "endpoint_secret")
         ref = SecretRef(reference or "", path=path, expected=ADDRESS, accepts=url_of)
         return [ref] if reference else []
 
     def findings(self, document: Document, status: str, lifetime: str) -> Findings:
-        """Check what concerns more than one field."""
+        """Check combinations of fields."""
         if self.endpoint_secret is None:
             yield from missing_address(document, "endpoint_secret", status)
         if lifetime != "session":
-            message = "valkey stores only lifetime session: use custom or agentcore_memory."
+            message = "valkey supports only lifetime session: use custom or agentcore_memory."
             yield document.finding("AML-E042", message, "backend", "type")
         elif self.ttl_seconds is None:
             message = "backend.ttl_seconds is missing: sessions never expire."
@@ -42,7 +42,7 @@ class ValkeyConfig(Strict):
 
 
 def url_of(secret: str) -> str | None:
-    """Return the URL that a secret is, or is the host of; None where it is neither."""
+    """Return the secret if it is a URL, or a URL for a host; None for any other text."""
     is_bare_ipv6 = secret.count(":") > 1 and not re.search("[][/]", secret)
     url = secret if "://" in secret else f"valkey://{f'[{secret}]' if is_bare_ipv6 else secret}"
     try:
@@ -50,7 +50,7 @@ def url_of(secret: str) -> str | None:
         host, _ = parts.hostname or "", parts.port
     except ValueError:
         return None
-    # Otherwise a password with a raw / or # would be taken for the host and quoted.
+    # An unescaped / or # in a password would make its start the host, and messages quote the host.
     is_split = "@" in parts.path + parts.query + parts.fragment
     is_host = re.fullmatch(HOST, host, re.ASCII) and not host.isdigit() and not is_split
     return url if is_host and re.match("(valkey|redis)s?://", url) else None

@@ -1,4 +1,4 @@
-"""The session store of this project, under the name by which it is opened."""
+"""Exports this project's session store as DeclaredStore."""
 
 from .valkey import ValkeyStore as DeclaredStore
 

@@ -1,4 +1,4 @@
-"""Sessions in Valkey or Redis, also in a cluster: one hash each with a TTL, changed by scripts."""
+"""Sessions in Valkey or Redis, also in a cluster: a hash per session, changed by Lua scripts."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ from ..contract import SESSION_ID
 from ..deadline import time_limit
 from ..log import describe
 from ..sessions.session_store import Stored
-from .base import Conflict, StoreUnavailable, Warned, id_after, read_limit
+from .base import Conflict, StoreUnavailable, StoreWarning, id_after, read_limit
 from .settings import StoreSettings
 from .valkey_settings import ValkeySettings
 
@@ -45,12 +45,12 @@ if is_foreign and not string.find(found.err, 'WRONGTYPE') then return found end
 local revision = found == 1 and (redis.call('HGET', KEYS[1], 'rev') or '-') or ''
 if is_foreign then revision = 'foreign' end
 """
-LIVE = """
+EXPIRE = """
 if tonumber(ARGV[1]) > 0 then redis.call('EXPIRE', KEYS[1], ARGV[1])
 else redis.call('PERSIST', KEYS[1]) end
 return 1
 """
-# ARGV: field, known revision, maximum of bytes. A larger snapshot is returned empty.
+# ARGV: field, known revision, maximum size in bytes. Returns a larger snapshot empty.
 LOAD = f"""{REVISION}
 if is_foreign then return ARGV[1] == 'latest' and {{revision, ''}} end
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return false end
@@ -59,7 +59,7 @@ if redis.call('HSTRLEN', KEYS[1], ARGV[1]) > tonumber(ARGV[3]) then return {{rev
 return {{revision, redis.call('HGET', KEYS[1], ARGV[1])}}
 """
 # ARGV: seconds to live or 0, expected revision, new revision or '' to keep the latest snapshot,
-# snapshot, field of the checkpoint or '', how many checkpoints to keep.
+# snapshot, field of the checkpoint or '', number of checkpoints to keep.
 SAVE = f"""{REVISION}
 if is_foreign or revision == '' and ARGV[3] == '' then return 0 end
 if ARGV[3] ~= '' then
@@ -68,16 +68,16 @@ if ARGV[3] ~= '' then
 end
 if ARGV[5] ~= '' then
   redis.call('HSET', KEYS[1], ARGV[5], ARGV[4])
-  local kept = {{}}
+  local fields = {{}}
   for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
-    if string.sub(field, 1, 2) == 'h:' then table.insert(kept, field) end
+    if string.sub(field, 1, 2) == 'h:' then table.insert(fields, field) end
   end
-  table.sort(kept)
-  for i = 1, #kept - tonumber(ARGV[6]) do redis.call('HDEL', KEYS[1], kept[i]) end
+  table.sort(fields)
+  for i = 1, #fields - tonumber(ARGV[6]) do redis.call('HDEL', KEYS[1], fields[i]) end
 end
-{LIVE}"""
-# ARGV: seconds to live or 0, expected revision, field to move it to. RESTORE brings back what DUMP
-# returns.
+{EXPIRE}"""
+# ARGV: seconds to live or 0, expected revision, field to move the snapshot to. RESTORE reverts
+# DUMP.
 QUARANTINE = f"""{REVISION}
 if revision ~= ARGV[2] then return 0 end
 local value
@@ -89,7 +89,7 @@ else
   redis.call('HDEL', KEYS[1], 'latest', 'rev')
 end
 redis.call('HSET', KEYS[1], ARGV[3], value)
-{LIVE}"""
+{EXPIRE}"""
 FIELDS = """
 local fields = redis.pcall('HKEYS', KEYS[1])
 if fields.err and string.find(fields.err, 'WRONGTYPE') then return {} end
@@ -100,8 +100,8 @@ return fields
 class ValkeyStore:
     """A DurableStore of the hashes `<key_prefix>:<session_id>:agent:<agent_id>`.
 
-    A session is a single key, so that a script is atomic in a cluster too. The time to live,
-    `ttl_seconds`, restarts with each save.
+    A session is a single key, so scripts are atomic in a cluster too. Each save restarts the time
+    to live, `ttl_seconds`.
     """
 
     def __init__(
@@ -109,10 +109,11 @@ class ValkeyStore:
     ) -> None:
         config = cast(ValkeyConfig, collection.backend)
         self._prefix, self._suffix = f"{config.key_prefix}:", f":agent:{agent_id}"
-        self._live, self._settings = config.ttl_seconds or 0, settings
+        self._seconds_to_live = config.ttl_seconds or 0
+        self._settings = settings
         self._max_bytes = read_limit(settings.max_snapshot_bytes)
         self._replicas = cast(ValkeySettings, settings).valkey_wait_replicas
-        # A turn that waits in vain keeps its connection: two in a row must fit into a call's time.
+        # WAIT may block for the whole time. Two in a row must fit into a call's time limit.
         self._wait_seconds = settings.store_timeout_seconds / 3
         self._connection = _Connection(config, settings.store_timeout_seconds, secrets)
         self.contact = f"the server of secret {config.endpoint_secret!r}"
@@ -131,7 +132,7 @@ class ValkeyStore:
         field = f"h:{checkpoint}" if checkpoint else ""
         values = (revision, snapshot, field, self._settings.checkpoints)
         key = self._key(session_id)
-        first = (SAVE, 1, key, self._live, expected or "")
+        first = (SAVE, 1, key, self._seconds_to_live, expected or "")
         if not await self._write(session_id, "EVAL", *first, *values):
             raise Conflict
         return revision
@@ -139,9 +140,9 @@ class ValkeyStore:
     async def save_checkpoint(self, session_id: str, snapshot: bytes, checkpoint: str) -> None:
         values = ("", "", snapshot, f"h:{checkpoint}", self._settings.checkpoints)
         try:
-            await self._run(SAVE, session_id, self._live, *values)
+            await self._run(SAVE, session_id, self._seconds_to_live, *values)
         except StoreUnavailable as error:
-            log.warning("session %s: no checkpoint: %s", session_id, error)
+            log.warning("session %s: the checkpoint was not saved: %s", session_id, error)
 
     async def load_checkpoint(self, session_id: str, checkpoint: str) -> bytes | None:
         found = await self._load(session_id, f"h:{checkpoint}")
@@ -152,7 +153,9 @@ class ValkeyStore:
 
     async def quarantine(self, session_id: str, revision: str | None) -> str:
         field = f"aside:{uuid7()}"
-        if not await self._run(QUARANTINE, session_id, self._live, revision or "?", field):
+        if not await self._run(
+            QUARANTINE, session_id, self._seconds_to_live, revision or "?", field
+        ):
             raise Conflict
         return f"{self._key(session_id)} {field}"
 
@@ -167,7 +170,7 @@ class ValkeyStore:
         async def scan(client: Any) -> set[str]:
             keys, found = set[str](), client.scan_iter(match=pattern, count=1000)
             while True:
-                async with time_limit(self._settings.store_timeout_seconds):  # of each call
+                async with time_limit(self._settings.store_timeout_seconds):  # for each call
                     if (key := await anext(found, None)) is None:
                         return keys
                 keys.add(key.decode("utf-8", "replace"))
@@ -179,28 +182,37 @@ class ValkeyStore:
     async def end(self, session_id: str) -> None:
         await self._write(session_id, "UNLINK", self._key(session_id))
 
-    async def warnings(self) -> list[Warned]:
+    async def warnings(self) -> list[StoreWarning]:
         try:
             info = await self._connection.run(_read_info)
         except StoreUnavailable as error:
-            what = f"Whether the server may lose sessions could not be checked: {error}."
-            return [("AML-W161", what)]
-        found, policy = list[str](), str(info.get("maxmemory_policy"))
-        evicts = policy.startswith(("allkeys-", "volatile-") if self._live else "allkeys-")
+            message = f"The check for possible data loss failed: {error}."
+            return [("AML-W161", message)]
+        messages = list[str]()
+        policy = str(info.get("maxmemory_policy"))
+        evicts = policy.startswith(
+            ("allkeys-", "volatile-") if self._seconds_to_live else "allkeys-"
+        )
         if info.get("maxmemory") and evicts:
-            what = f"maxmemory-policy is {policy}: when the memory is full, sessions are evicted"
-            found.append(f"{what}. Set noeviction.")
+            problem = f"maxmemory-policy is {policy}: a full server evicts sessions"
+            messages.append(f"{problem}. Set noeviction.")
         if info.get("aof_enabled") == 0 and info.get("save") == "":
-            found.append("The server saves nothing to disk: its restart ends all sessions.")
+            messages.append(
+                "The server saves nothing to disk: a restart loses all sessions. Enable AOF or RDB."
+            )
         count, is_primary = info.get("connected_slaves", 0), info.get("role") == "master"
-        # INFO has this field if min-replicas-to-write is set.
+        # INFO has this field only if min-replicas-to-write is set.
         if is_primary and count and "min_slaves_good_slaves" not in info:
-            what = "The server has replicas and min-replicas-to-write is 0"
-            found.append(f"{what}: a primary without them goes on, and a failover drops its turns.")
+            problem = "The server has replicas and min-replicas-to-write is 0"
+            messages.append(
+                f"{problem}: a failover discards turns of an isolated primary. Set it to 1."
+            )
         if is_primary and count < self._replicas:
-            what = f"VALKEY_WAIT_REPLICAS is {self._replicas}, and the server has {count}"
-            found.append(f"{what}: each turn waits {self._wait_seconds:.1f} s in vain.")
-        return [("AML-W161", message) for message in found]
+            problem = f"VALKEY_WAIT_REPLICAS is {self._replicas}, but the server has only {count}"
+            messages.append(
+                f"{problem}: each turn waits {self._wait_seconds:.1f} s until the timeout."
+            )
+        return [("AML-W161", message) for message in messages]
 
     async def close(self) -> None:
         await self._connection.close()
@@ -219,7 +231,7 @@ class ValkeyStore:
         return await self.evaluate(script, self._key(session_id), *values)
 
     async def _write(self, session_id: str, *command: Any) -> Any:
-        """Return the reply to a command that changes a session, once enough replicas have it."""
+        """Send a command that changes a session, wait for replicas, and return its reply."""
         if not self._replicas:
             return await self._connection.run(lambda client: client.execute_command(*command))
         wait = ("WAIT", self._replicas, round(1000 * self._wait_seconds))
@@ -227,9 +239,9 @@ class ValkeyStore:
         async def write(client: Any) -> tuple[Any, Any]:
             node: dict[str, Any] = {}
             if isinstance(client, ValkeyCluster):
-                await client.initialize()  # a new client knows no nodes yet
+                await client.initialize()  # a new client has no list of nodes yet
                 node["target_nodes"] = client.get_node_from_key(self._key(session_id))
-            # Both on one connection, as WAIT is about the writes of its connection.
+            # WAIT covers the writes of its own connection, so send both on the same connection.
             pipeline = client.pipeline(transaction=False)
             pipeline.execute_command(*command, **node)
             pipeline.execute_command(*wait, **node)
@@ -241,8 +253,8 @@ class ValkeyStore:
         reply, confirmed = await self._connection.run(write)
         count = 0 if isinstance(confirmed, Exception) else confirmed
         if reply and count < self._replicas:
-            what = f"only {count} of {self._replicas} replicas confirmed it"
-            log.warning("session %s: changed, but %s: a failover may undo it", session_id, what)
+            problem = f"only {count} of {self._replicas} replicas confirmed it"
+            log.warning("session %s: changed, but %s: a failover may undo it", session_id, problem)
         return reply
 
     async def _fields(self, session_id: str, start: str) -> list[str]:
@@ -252,38 +264,40 @@ class ValkeyStore:
 
 
 async def _read_info(client: Any) -> dict[str, Any]:
-    """Return the settings of a server, or of a node, that decide what is lost."""
+    """Return the settings of a server or node that affect data loss."""
     info: dict[str, Any] = await client.info("memory")
     info |= await client.info("persistence")
     info |= await client.info("replication")
-    with suppress(exceptions.ResponseError):  # many clouds forbid CONFIG
+    with suppress(exceptions.ResponseError):  # many cloud services forbid CONFIG
         info |= await client.config_get("save")
     return info
 
 
 def _is_of_replica(error: Exception) -> bool:
-    # Redis 6 reports a script this way.
+    # Redis 6 wraps the error of a script in this text.
     return isinstance(error, exceptions.ReadOnlyError) or "-READONLY " in str(error)
 
 
 class _Connection:
-    """The connections to the server or cluster that a secret names; replaced when it changes."""
+    """A client of the server or cluster whose address is a secret; a new secret, a new client."""
 
     def __init__(self, config: ValkeyConfig, seconds: int, secrets: Secrets) -> None:
         (self._ref,) = config.secret_refs()
         self._port, self._seconds = config.port, seconds
         self._secrets, self._lock = secrets, asyncio.Lock()
-        # Connecting takes several round trips: few connections answer sooner than many.
+        # Connecting takes several round trips: reusing few connections is faster than opening many.
         self._slots = asyncio.Semaphore(CONNECTIONS)
         self._client: Any = None
-        self._secret, self._closing = "", set[asyncio.Task[None]]()
-        self._name, self._was_replica = f"valkey of secret {self._ref.reference!r}", False
+        self._secret = ""
+        self._closing = set[asyncio.Task[None]]()
+        self._name = f"valkey of secret {self._ref.reference!r}"
+        self._was_replica = False
 
     async def run(self, use: Callable[[Any], Awaitable[Any]], is_bounded: bool = True) -> Any:
-        """Return the result of `use`, within `seconds`; raise StoreUnavailable.
+        """Return the result of `use` within the time limit. Raises StoreUnavailable.
 
-        After a failover the server may be a replica, and after a rotation it refuses the old
-        password: then one new connection is tried, with the secret read again.
+        After a failover the server may be a replica; after a rotation it rejects the old password.
+        In both cases, reread the secret and retry once with a new connection.
         """
         client: Any = None
         try:
@@ -307,19 +321,19 @@ class _Connection:
         except SecretError as error:
             raise StoreUnavailable(str(error), indeterminate=False) from None
         except REFUSALS as error:
-            code = re.match("[A-Z]{3,}(?= )", str(error))  # such as WRONGPASS
-            why = describe(error) + (f" {code[0]}" if code else "")
-            raise StoreUnavailable(f"{self._name}: {why}", indeterminate=False) from None
+            code = re.match("[A-Z]{3,}(?= )", str(error))  # for example WRONGPASS
+            reason = describe(error) + (f" {code[0]}" if code else "")
+            raise StoreUnavailable(f"{self._name}: {reason}", indeterminate=False) from None
         except (exceptions.ValkeyError, exceptions.ValkeyClusterException, OSError) as error:
-            if isinstance(client, ValkeyCluster):  # the client may have lost all nodes
+            if isinstance(client, ValkeyCluster):  # its list of nodes may be out of date
                 self._retire(client, self._seconds)
             cause = error.__cause__ or error.__context__
             is_refused = isinstance(cause, ConnectionRefusedError | socket.gaierror)
-            why = describe(cause if is_refused and cause else error)
+            reason = describe(cause if is_refused and cause else error)
             if isinstance(error, TimeoutError | exceptions.TimeoutError):
-                why = f"no answer within {self._seconds} s"
+                reason = f"no answer within {self._seconds} s"
             is_sent = client is not None and not is_refused
-            raise StoreUnavailable(f"{self._name}: {why}", indeterminate=is_sent) from None
+            raise StoreUnavailable(f"{self._name}: {reason}", indeterminate=is_sent) from None
 
     async def close(self) -> None:
         """Disconnect."""
@@ -337,15 +351,15 @@ class _Connection:
     async def _connect(self, secret: str) -> Any:
         url = url_of(secret) or ""
         self._name = f"valkey of secret {self._ref.reference!r}"
-        if url == secret:  # the secret could be a password by mistake
+        if url == secret:  # otherwise the secret may be a password, by mistake
             parts = urlsplit(url)
             host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
             self._name = f"valkey at {host}:{parts.port or self._port}"
         try:
             client = Valkey.from_url(url, port=self._port)  # `run` limits the time
         except ValueError:
-            what = f"secret {self._ref.reference!r} has an option that is not valid"
-            raise StoreUnavailable(what, indeterminate=False) from None
+            message = f"secret {self._ref.reference!r} has an invalid option"
+            raise StoreUnavailable(message, indeterminate=False) from None
         try:
             async with time_limit(self._seconds):
                 info: dict[str, Any] = await client.info()
@@ -355,7 +369,9 @@ class _Connection:
             await client.aclose()
             raise
         if not info.get("cluster_enabled"):
-            if self._was_replica and info.get("role") == "slave":  # turns would fail at their end
+            if (
+                self._was_replica and info.get("role") == "slave"
+            ):  # its turns would fail at the commit
                 await client.aclose()
                 raise StoreUnavailable(f"{self._name}: a read-only replica", indeterminate=False)
             return client
@@ -364,7 +380,7 @@ class _Connection:
         return ValkeyCluster.from_url(url, port=self._port, **limits)
 
     def _retire(self, client: Any, seconds: float) -> None:
-        """Close a client after `seconds`, when its last call has ended."""
+        """Close a client after `seconds`, so that its running calls can end."""
 
         async def close() -> None:
             await asyncio.sleep(seconds)

@@ -1,4 +1,4 @@
-"""The settings of Valkey as the session store."""
+"""The settings of the Valkey session store."""
 
 from dataclasses import dataclass
 
@@ -8,6 +8,6 @@ from .settings import StoreSettings
 
 @dataclass(frozen=True)
 class ValkeySettings(StoreSettings):
-    """When a turn counts as saved."""
+    """Set the number of replicas that confirm a turn."""
 
     valkey_wait_replicas: int = integer(0, 0, 10)

@@ -1,4 +1,4 @@
-"""Anthropic as the vendor of models; the owner's module `model` imports from here."""
+"""The vendor-specific part of the owner's module `model`, for Anthropic."""
 
 from collections.abc import AsyncGenerator
 from types import SimpleNamespace
@@ -18,14 +18,15 @@ __all__ = ["OfflineModel", "vendor_endpoint", "vendor_findings", "vendor_model"]
 
 
 class MessagesProtocol(AnthropicMessagesProtocol):
-    """Anthropic's Messages, with cache points behind the system prompt and the user's prompt."""
+    """The Messages API, with cache points after the system prompt and the user's prompt."""
 
     caches: bool = True
 
     async def stream(
         self, client: Any, model: Any, messages: list[ai.messages.Message], **kwargs: Any
     ) -> AsyncGenerator[ai.events.Event]:
-        prompt, shown = messages[-1].parts[0], shown_to(model, messages)
+        prompt = messages[-1].parts[0]
+        shown = shown_to(model, messages)
 
         def stream(**request: Any) -> MessagesStream:
             with_redacted_thinking(request["messages"])
@@ -33,10 +34,10 @@ class MessagesProtocol(AnthropicMessagesProtocol):
                 _add_cache_points(request, prompt)
             return MessagesStream(client, request)
 
-        reading: Any = SimpleNamespace(messages=SimpleNamespace(stream=stream))
-        async for event in super().stream(reading, model, shown, **kwargs):
+        reader: Any = SimpleNamespace(messages=SimpleNamespace(stream=stream))
+        async for event in super().stream(reader, model, shown, **kwargs):
             if isinstance(event, ai.events.StreamEnd) and event.usage:
-                # The base class does not count what is written to the cache.
+                # The base class does not count tokens written to the cache.
                 total = event.usage.input_tokens + (event.usage.cache_write_tokens or 0)
                 usage = event.usage.model_copy(update={"input_tokens": total})
                 event = event.model_copy(update={"usage": usage})
@@ -49,17 +50,17 @@ def _add_cache_points(request: dict[str, Any], prompt: ai.messages.Part) -> None
         request["system"] = [{"type": "text", "text": system, **point}]
     last = request["messages"][-1]
     if isinstance(last["content"], str) and prompt.kind == "text":
-        # What stands behind the prompt, as memories do, changes with each turn.
+        # Content after the prompt, such as memories, changes with each turn.
         rest = last["content"].removeprefix(prompt.text)
-        behind = [{"type": "text", "text": rest}] if rest else []
-        last["content"] = [{"type": "text", "text": prompt.text, **point}, *behind]
+        others = [{"type": "text", "text": rest}] if rest else []
+        last["content"] = [{"type": "text", "text": prompt.text, **point}, *others]
     else:
         last["content"][-1].update(point)
 
 
 def vendor_model(settings: CoreSettings) -> ai.Model:
     """Return a client of the vendor as a model."""
-    from anthropic import DefaultAsyncHttpxClient  # takes a second
+    from anthropic import DefaultAsyncHttpxClient  # takes a second to import
 
     client = DefaultAsyncHttpxClient(event_hooks=event_hooks(settings))
     protocol = MessagesProtocol(caches=settings.prompt_cache > 0)

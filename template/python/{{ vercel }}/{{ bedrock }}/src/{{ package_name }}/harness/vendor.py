@@ -1,4 +1,4 @@
-"""Amazon Bedrock as the vendor of models; the owner's module `model` imports from here."""
+"""The vendor-specific part of the owner's module `model`, for Amazon Bedrock."""
 
 import os
 import re
@@ -34,7 +34,11 @@ def vendor_findings(settings: CoreSettings) -> list[Finding]:
             return []
     except (BotoCoreError, ValueError) as error:
         return [diagnostic("SET-AWS", f"MODEL cannot use Bedrock: {error}")]
-    return [diagnostic("SET-AWS_REGION", "AWS_REGION is not set: MODEL needs it, as in us-east-1.")]
+    return [
+        diagnostic(
+            "SET-AWS_REGION", "AWS_REGION is not set: MODEL needs it, for example us-east-1."
+        )
+    ]
 
 
 def vendor_endpoint(settings: CoreSettings) -> str:
@@ -44,10 +48,10 @@ def vendor_endpoint(settings: CoreSettings) -> str:
 
 @cache
 def _client() -> Any:
-    import boto3  # takes half a second
+    import boto3  # takes half a second to import
     from botocore.config import Config
 
-    # At most two more tries, by the AWS client and before the first byte.
+    # At most two retries, by the AWS client and before the first byte.
     config = Config(retries={"total_max_attempts": 3, "mode": "standard"}, read_timeout=120)
     return boto3.client("bedrock-runtime", region_name=_region(), config=config)
 

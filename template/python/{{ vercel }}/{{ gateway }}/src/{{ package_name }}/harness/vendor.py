@@ -1,4 +1,4 @@
-"""Vercel's gateway as the vendor of models; the owner's module `model` imports from here."""
+"""The vendor-specific part of the owner's module `model`, for Vercel's gateway."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -17,7 +17,7 @@ from .settings import CoreSettings
 
 __all__ = ["OfflineModel", "vendor_endpoint", "vendor_findings", "vendor_model"]
 
-WAITS = (0.5, 1.0)  # seconds before another try, as other clients wait; the AI SDK makes none
+WAITS = (0.5, 1.0)  # seconds before a retry, like other clients; the AI SDK does not retry
 
 
 class GatewayProtocol(GatewayV4Protocol):
@@ -48,11 +48,11 @@ class GatewayProtocol(GatewayV4Protocol):
         if self.caches:
             kwargs["params"] = ai.InferenceRequestParams(cache=ai.CacheParams(mode="auto"))
         shown = shown_to(model, messages)
-        reading: Any = GatewayCalls(client, shown)
-        async for event in super().stream(reading, model, shown, **kwargs):
+        calls: Any = GatewayCalls(client, shown)
+        async for event in super().stream(calls, model, shown, **kwargs):
             if isinstance(event, ai.events.StreamEnd):
-                for signed in reading.signed():
-                    yield signed
+                for end in calls.signed_ends():
+                    yield end
             yield mark(event, model)
 
 

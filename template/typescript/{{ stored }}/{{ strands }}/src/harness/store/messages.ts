@@ -1,15 +1,15 @@
-// The form of the stored messages of this agent's framework.
+// Validates stored messages of Strands Agents.
 
 import { Message, type MessageData } from '@strands-agents/sdk'
 
-/** Whether these are messages of this framework that include a prompt. */
+/** Return whether `messages` are valid for this framework and include a prompt. */
 export function areMessages(messages: unknown): boolean {
   try {
-    const given = messages as MessageData[]
-    if (given.some(({ content }) => content.some((block) => 'type' in block))) return false
-    const read = given.map((message) => Message.fromJSON(message))
-    return read.some(({ role, content }) => role === 'user' && content[0]?.type === 'textBlock')
+    const data = messages as MessageData[]
+    if (data.some(({ content }) => content.some((block) => 'type' in block))) return false
+    const parsed = data.map((message) => Message.fromJSON(message))
+    return parsed.some(({ role, content }) => role === 'user' && content[0]?.type === 'textBlock')
   } catch {
-    return false // the framework throws errors of any type for what it does not know
+    return false // the framework throws various types of errors for unknown input
   }
 }

@@ -1,4 +1,4 @@
-// Messages of Anthropic, as it and proxies in front of it send them.
+// The Messages API of Anthropic and of proxies, as a model of Strands.
 
 import { isDeepStrictEqual } from 'node:util'
 
@@ -19,13 +19,13 @@ type Api = Anthropic.Messages
 type Body = Anthropic.MessageCreateParams
 type Event = Anthropic.RawMessageStreamEvent
 
-/** The base class reads on when nobody listens, and loses what proxies and newer models send. */
+/** The base class reads on without a listener, and drops fields of proxies and newer models. */
 class MessagesModel extends AnthropicModel {
   readonly #api: Api
 
   constructor(config: AnthropicModelConfig, settings: CoreSettings) {
     super(config)
-    const quiet = { logLevel: 'off' as const } // it would print what it cannot read
+    const quiet = { logLevel: 'off' as const } // otherwise it prints unreadable data
     this.#api = new Anthropic({ fetch: boundedFetch(settings), ...quiet }).messages
   }
 
@@ -33,7 +33,8 @@ class MessagesModel extends AnthropicModel {
     messages: Message[],
     options?: StreamOptions,
   ): AsyncGenerator<ModelStreamEvent> {
-    const [api, signal] = [this.#api, options?.cancelSignal]
+    const api = this.#api
+    const signal = options?.cancelSignal
     async function* stream(body: Body, more?: Anthropic.RequestOptions) {
       const request = { ...withRedacted(body), stream: true as const }
       yield* completed(await api.create(request, { ...more, signal }))
@@ -43,7 +44,7 @@ class MessagesModel extends AnthropicModel {
   }
 }
 
-/** Return a request with redacted thinking as it came: the SDK keeps its text as bytes. */
+/** Restore the text of redacted thinking in a request; the SDK stores bytes. */
 function withRedacted(body: Body): Body {
   const messages = body.messages.map((message) => {
     if (typeof message.content === 'string') return message
@@ -56,14 +57,14 @@ function withRedacted(body: Body): Body {
   return { ...body, messages }
 }
 
-/** Yield the events of an answer, and those that the SDK needs and some servers leave out. */
+/** Yield the events of an answer, with events that the SDK needs and some servers omit. */
 async function* completed(events: AsyncIterable<Event>): AsyncGenerator<Event> {
-  let first = '' // the arguments of a call that came with its start
+  let first = '' // arguments at the start of a call
   let others = ''
   let reason: string | null = null
   let hasStopped = false
   const open = new Set<number>()
-  const withoutArguments = new Set<number>() // the indexes of such calls
+  const withoutArguments = new Set<number>() // indexes of calls without arguments
   for await (const event of events) {
     if (event.type === 'message_start') {
       event.message.usage ??= { input_tokens: 0, output_tokens: 0 } as Anthropic.Usage
@@ -73,23 +74,23 @@ async function* completed(events: AsyncIterable<Event>): AsyncGenerator<Event> {
       first = block.type === 'tool_use' ? JSON.stringify(block.input ?? {}) : '{}'
       others = ''
       if (block.type === 'tool_use') {
-        // Its arguments may follow, mixed with those of this call.
+        // Later arguments of the first call would mix with the arguments of this call.
         const isUnclear = withoutArguments.has(event.index)
         if (isUnclear) throw new AgentError('model_failed', '', 'two calls have one index')
-        if (isNone(first)) withoutArguments.add(event.index)
+        if (isEmpty(first)) withoutArguments.add(event.index)
       }
     } else if (event.type === 'content_block_delta') {
       const text = event.delta.type === 'input_json_delta' ? event.delta.partial_json : ''
-      // The SDK would take it for arguments of another call.
+      // The SDK would add the text to the arguments of another call.
       const isLate = text && !open.has(event.index)
       if (isLate) throw new AgentError('model_failed', '', 'arguments outside of a call')
       others += text
       if (!isBlank(text)) withoutArguments.delete(event.index)
     } else if (event.type === 'content_block_stop') {
-      // If both differ, together they are not one JSON object.
+      // If both differ, together they are not a JSON object, so the call fails.
       const delta = { type: 'input_json_delta' as const, partial_json: first }
       const { index } = event
-      const isNew = !isNone(first) && !isSame(first, others)
+      const isNew = !isEmpty(first) && !isSame(first, others)
       if (isNew) yield { type: 'content_block_delta', index, delta }
       first = '{}'
       open.delete(index)
@@ -97,15 +98,15 @@ async function* completed(events: AsyncIterable<Event>): AsyncGenerator<Event> {
       reason = event.delta.stop_reason ?? reason
       if (reason === 'pause_turn') throw new AgentError('reply_incomplete', '', 'pauseTurn')
     }
-    if (event.type === 'message_stop' && !reason) break // the SDK would take it for a whole answer
+    if (event.type === 'message_stop' && !reason) break // the SDK would accept the answer as complete
     hasStopped ||= event.type === 'message_stop'
     yield event
   }
   if (reason && !hasStopped) yield { type: 'message_stop' }
 }
 
-/** Whether what came with the start of a call is none of its arguments. */
-function isNone(json: string): boolean {
+/** Return whether the arguments at the start of a call are empty. */
+function isEmpty(json: string): boolean {
   return json === '{}' || json === '""'
 }
 
@@ -117,13 +118,13 @@ function isSame(json: string, text: string): boolean {
   }
 }
 
-/** Return the model of these settings. */
+/** Return the model for these settings. */
 export function vendorModel(settings: CoreSettings, options: VendorOptions): Model {
   const caching = settings.promptCache ? { cacheConfig: {} } : {}
   return new MessagesModel({ modelId: settings.model, ...caching, ...options }, settings)
 }
 
-/** Return findings about missing or invalid settings of the model. */
+/** Return findings about missing or invalid model settings. */
 export function vendorFindings(settings: CoreSettings): Finding[] {
   const key = process.env.ANTHROPIC_API_KEY
   const address = {

@@ -1,4 +1,4 @@
-// The client of Amazon Bedrock: its limits, its guardrail, and streams that it does not check.
+// The client of Amazon Bedrock: limits, guardrail, and checks of its streams.
 
 import { BedrockRuntimeClient } from '@aws-sdk/client-bedrock-runtime'
 import type {
@@ -21,37 +21,37 @@ const GUARDRAIL = /^( *|(arn:[a-z0-9:-]+:guardrail\/)?[a-z0-9]+ (DRAFT|[1-9][0-9
 const GUARDRAIL_FORM = 'GUARDRAIL_ID must be an id or ARN, GUARDRAIL_VERSION a number or DRAFT'
 
 type Output = { response: unknown; output: ServiceOutputTypes }
-type Send = (given: { input: ServiceInputTypes }) => Promise<Output>
+type Send = (request: { input: ServiceInputTypes }) => Promise<Output>
 
-/** Notes in the running turn whether Bedrock is busy: the client waits, and says nothing of it. */
+/** Reports to the running turn if Bedrock is busy: the client waits silently. */
 class Handler extends NodeHttpHandler {
-  override async handle(...given: Parameters<NodeHttpHandler['handle']>) {
-    const answer = await super.handle(...given)
+  override async handle(...args: Parameters<NodeHttpHandler['handle']>) {
+    const answer = await super.handle(...args)
     const { statusCode, headers } = answer.response
     RUNNING.getStore()?.noteAnswer(statusCode, retryAfter(headers))
     return answer
   }
 }
 
-/** Return in how many seconds a service wants the next call, or ''. */
+/** Return the seconds until the next call that a service asks for, or ''. */
 function retryAfter(headers: Record<string, string>): string {
   const milliseconds = headers['x-amz-retry-after'] ?? ''
   if (/^[0-9]{1,9}$/.test(milliseconds)) return String(Math.ceil(Number(milliseconds) / 1000))
   return headers['retry-after'] ?? ''
 }
 
-/** Return the model of these settings. Throws Error for an invalid guardrail. */
+/** Return the model for these settings. Throws Error for an invalid guardrail. */
 export function vendorModel(settings: CoreSettings, options: VendorOptions): Model {
-  // HTTP/1.1, which goes through proxies too; at most two more tries, before the first byte.
+  // HTTP/1.1, because proxies support it; at most two retries, before the first byte.
   const clientConfig = { region, maxAttempts: 3, requestHandler: new Handler() }
   const caching = settings.promptCache ? { cacheConfig: {} } : {}
-  const own = { modelId: settings.model, clientConfig, ...caching, ...readGuardrail() }
-  const model = new BedrockModel({ ...own, ...options })
+  const defaults = { modelId: settings.model, clientConfig, ...caching, ...readGuardrail() }
+  const model = new BedrockModel({ ...defaults, ...options })
   checkCalls(model)
   return model
 }
 
-/** Return the options for GUARDRAIL_ID and GUARDRAIL_VERSION. Throws Error for another form. */
+/** Return the options for GUARDRAIL_ID and GUARDRAIL_VERSION. Throws Error for invalid values. */
 function readGuardrail(): VendorOptions {
   const { GUARDRAIL_ID: id = '', GUARDRAIL_VERSION: version = '' } = process.env
   if (!GUARDRAIL.test(`${id} ${version}`)) throw new Error(GUARDRAIL_FORM)
@@ -59,37 +59,37 @@ function readGuardrail(): VendorOptions {
   return { guardrailConfig: { guardrailIdentifier: id, guardrailVersion: version } }
 }
 
-/** Make a model check its streams: events of the SDK lack the kind and the index of a block. */
+/** Check the streams of a model here: later, SDK events lack the type and index of a block. */
 function checkCalls(model: BedrockModel): void {
   const { middlewareStack } = model['_client']
   middlewareStack.add(
     (next: Send): Send =>
-      async (given) => {
-        const done = await next(given)
-        const output = done.output as Partial<ConverseStreamCommandOutput>
+      async (request) => {
+        const result = await next(request)
+        const output = result.output as Partial<ConverseStreamCommandOutput>
         if (output.stream) output.stream = checked(output.stream)
-        return done
+        return result
       },
     { step: 'initialize' },
   )
 }
 
-/** Leave out the tools that Bedrock itself runs, and refuse arguments of a call that has ended. */
+/** Drop calls of Bedrock's own tools; throw AgentError for arguments of an ended call. */
 async function* checked(
   events: AsyncIterable<ConverseStreamOutput>,
 ): AsyncGenerator<ConverseStreamOutput> {
   const open = new Set<unknown>()
-  const withoutArguments = new Set<unknown>() // the indexes of such calls
-  const others = new Set<unknown>() // blocks of Bedrock's tools
+  const withoutArguments = new Set<unknown>() // indexes of calls without arguments
+  const serverBlocks = new Set<unknown>() // calls of Bedrock's own tools
   for await (const event of events) {
     const { contentBlockStart: start, contentBlockDelta: part, contentBlockStop: stop } = event
     const index = (start ?? part ?? stop)?.contentBlockIndex
     const use = start?.start?.toolUse
     if (use) open.add(index)
     if (use?.type === 'server_tool_use') {
-      others.add(index)
+      serverBlocks.add(index)
     } else if (use) {
-      // Its arguments may follow, mixed with those of this call.
+      // Later arguments of the first call would mix with the arguments of this call.
       const isUnclear = withoutArguments.has(index)
       if (isUnclear) throw new AgentError('model_failed', '', 'two calls have one index')
       withoutArguments.add(index)
@@ -99,20 +99,20 @@ async function* checked(
       throw new AgentError('model_failed', '', 'arguments outside of a call')
     }
     if (!isBlank(text)) withoutArguments.delete(index)
-    if (!others.has(index)) yield event
+    if (!serverBlocks.has(index)) yield event
     if (stop) {
       open.delete(index)
-      others.delete(index)
+      serverBlocks.delete(index)
     }
   }
 }
 
-/** Return findings about missing or invalid settings of the model. */
+/** Return findings about missing or invalid model settings. */
 export async function vendorFindings(settings: CoreSettings): Promise<Finding[]> {
-  const hint = 'AWS_REGION is not set: MODEL needs it, as in us-east-1.'
+  const hint = 'AWS_REGION is not set: MODEL needs it, for example us-east-1.'
   if (!(await region().catch(() => ''))) return [diagnostic('SET-AWS_REGION', hint)]
   try {
-    vendorModel({ ...settings, promptCache: 0 }, {}) // the SDK warns for some models
+    vendorModel({ ...settings, promptCache: 0 }, {}) // without caching: the SDK warns for some models
     return []
   } catch (error) {
     return [diagnostic('SET-AWS', `MODEL cannot use Bedrock: ${(error as Error).message}`)]
@@ -122,12 +122,12 @@ export async function vendorFindings(settings: CoreSettings): Promise<Finding[]>
 /** Return the address of the provider. */
 export async function vendorEndpoint(_settings: CoreSettings): Promise<string> {
   const { AWS_ENDPOINT_URL_BEDROCK_RUNTIME, AWS_ENDPOINT_URL } = process.env
-  const own = AWS_ENDPOINT_URL_BEDROCK_RUNTIME || AWS_ENDPOINT_URL
-  return own || `https://bedrock-runtime.${await region()}.amazonaws.com`
+  const url = AWS_ENDPOINT_URL_BEDROCK_RUNTIME || AWS_ENDPOINT_URL
+  return url || `https://bedrock-runtime.${await region()}.amazonaws.com`
 }
 
 /** Return the region of the environment, or of the profile in ~/.aws/config. */
 async function region(): Promise<string> {
-  const named = process.env.AWS_REGION || process.env.AWS_DEFAULT_REGION
-  return named || new BedrockRuntimeClient().config.region()
+  const name = process.env.AWS_REGION || process.env.AWS_DEFAULT_REGION
+  return name || new BedrockRuntimeClient().config.region()
 }

@@ -1,4 +1,4 @@
-// Chat Completions, as OpenAI and servers of the same form speak them.
+// The Chat Completions API of OpenAI and compatible servers, as a model of Strands.
 
 import { type BaseModelConfig, type Message, Model } from '@strands-agents/sdk'
 import type { JSONValue, ModelStreamEvent, StopReason } from '@strands-agents/sdk'
@@ -20,9 +20,9 @@ export type VendorOptions = Partial<
   Omit<ChatCompletionCreateParams, 'messages' | 'model' | 'stream' | 'tools'>
 >
 
-const OWN_SERVER = 'http://localhost:11434/v1'
+const EXAMPLE_ADDRESS = 'http://localhost:11434/v1'
 
-// Where servers put the reasoning that some of them want back: text, or lists of parts.
+// The fields of reasoning, text or lists of parts. Some servers require them back.
 const REASONING = ['reasoning_content', 'reasoning', 'reasoning_details'] as const
 
 type Reasoning = Partial<Record<(typeof REASONING)[number], JSONValue>>
@@ -37,10 +37,10 @@ const STOPS: Record<string, StopReason> = {
 }
 
 /**
- * OpenAI's Chat Completions, as OpenAI, Ollama, vLLM and others serve them.
+ * The Chat Completions API of OpenAI, Ollama, vLLM and others.
  *
- * Strands' own OpenAIModel forgets the text in front of a tool call, all but the last of several
- * calls, the white space around a text and the reasoning that some servers want back.
+ * Strands' own OpenAIModel drops the text before a tool call, all but the last of several calls,
+ * white space around a text, and the reasoning that some servers require back.
  */
 class ChatModel extends Model {
   #config: BaseModelConfig
@@ -51,9 +51,9 @@ class ChatModel extends Model {
     super()
     this.#config = { modelId: settings.model }
     this.#options = options
-    // A server of your own may want no key, but the client insists on one.
+    // Your own server may need no key, but the client requires a key.
     const apiKey = process.env.OPENAI_API_KEY || 'none'
-    const quiet = { logLevel: 'off' as const } // it would print what it cannot read
+    const quiet = { logLevel: 'off' as const } // otherwise it prints unreadable data
     this.#client = new OpenAI({ apiKey, fetch: chatFetch(settings), ...quiet })
   }
 
@@ -83,7 +83,7 @@ class ChatModel extends Model {
     const calls: { id: string; name: string; input: string; signature: string }[] = []
     const fields: Reasoning = {}
     let reason: string | null = null
-    let hasBegun = false // with what is yielded at the end
+    let hasBegun = false // whether reasoning or a tool call has started
     let usage: OpenAI.CompletionUsage | null | undefined
     const chunks = await this.#client.chat.completions.create(request, stop)
     yield { type: 'modelMessageStartEvent', role: 'assistant' }
@@ -99,7 +99,7 @@ class ChatModel extends Model {
       const hasReasoning = Object.values(fields).some((value) => String(value) !== '')
       if (!hasBegun && (hasReasoning || delta?.tool_calls?.length)) {
         hasBegun = true
-        const begin = { type: 'reasoningContentDelta' as const, text: '' } // content, without any
+        const begin = { type: 'reasoningContentDelta' as const, text: '' } // empty, only signals the start
         yield { type: 'modelContentBlockDeltaEvent', delta: begin }
       }
       for (const part of delta?.tool_calls ?? []) {
@@ -127,7 +127,7 @@ class ChatModel extends Model {
   }
 }
 
-/** The usage as Strands counts it: input tokens are those that were not cached. */
+/** Return the usage for Strands, which counts cached tokens separately from the input. */
 function usageOf(usage?: OpenAI.CompletionUsage | null): Usage {
   const { prompt_tokens = 0, completion_tokens: outputTokens = 0 } = usage ?? {}
   const cacheReadInputTokens = usage?.prompt_tokens_details?.cached_tokens ?? 0
@@ -136,7 +136,7 @@ function usageOf(usage?: OpenAI.CompletionUsage | null): Usage {
   return { inputTokens, outputTokens, totalTokens, cacheReadInputTokens }
 }
 
-/** Add the reasoning in a chunk to that of the chunks before. */
+/** Add the reasoning of a chunk to `fields`. */
 function addReasoning(fields: Reasoning, delta: Reasoning): void {
   for (const name of REASONING) {
     const added = delta[name]
@@ -146,7 +146,7 @@ function addReasoning(fields: Reasoning, delta: Reasoning): void {
   }
 }
 
-/** Return the parts of a reasoning, of which each chunk has a piece. */
+/** Join the parts of reasoning, which arrive in pieces. */
 function joined(before: Part[], added: Part[]): Part[] {
   const parts = [...before]
   for (const part of added) {
@@ -162,7 +162,7 @@ function joined(before: Part[], added: Part[]): Part[] {
   return parts
 }
 
-/** What a message of ours is in Chat Completions. */
+/** Convert a message to Chat Completions. */
 function translate(message: Message): ChatCompletionMessageParam[] {
   const { role, content } = message
   const text = content.map((block) => (block.type === 'textBlock' ? block.text : '')).join('')
@@ -182,7 +182,7 @@ function translate(message: Message): ChatCompletionMessageParam[] {
   const fields = Object.entries(marksOf(message).fields ?? {})
   const reasoning = fields.filter(([name]) => (REASONING as readonly string[]).includes(name))
   const called = calls.length > 0 && { tool_calls: calls, ...Object.fromEntries(reasoning) }
-  // Some servers refuse an empty text beside calls.
+  // Some servers reject an empty text with calls.
   return [{ role, content: calls.length > 0 ? text || null : text, ...called }]
 }
 
@@ -195,22 +195,22 @@ function textOf(result: ToolResultBlock): string {
   return texts.join('')
 }
 
-/** Return the model of these settings. */
+/** Return the model for these settings. */
 export function vendorModel(settings: CoreSettings, options: VendorOptions): Model {
   return new ChatModel(settings, options)
 }
 
-/** Return findings about missing or invalid settings of the model. */
+/** Return findings about missing or invalid model settings. */
 export function vendorFindings(settings: CoreSettings): Finding[] {
-  const { OPENAI_API_KEY: key, OPENAI_BASE_URL: own } = process.env
+  const { OPENAI_API_KEY: key, OPENAI_BASE_URL: url } = process.env
   const address = {
     variable: 'OPENAI_BASE_URL',
     url: vendorEndpoint(settings),
-    example: OWN_SERVER,
+    example: EXAMPLE_ADDRESS,
   }
   const findings = checkAddress(address, key ? 'OPENAI_API_KEY' : '')
-  if (key || own || findings.length > 0) return findings
-  const hint = 'Set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own: MODEL needs it.'
+  if (key || url || findings.length > 0) return findings
+  const hint = 'MODEL requires OPENAI_API_KEY, or OPENAI_BASE_URL for your own server.'
   return [diagnostic('SET-OPENAI_API_KEY', hint)]
 }
 

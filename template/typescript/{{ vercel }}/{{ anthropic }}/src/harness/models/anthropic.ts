@@ -1,4 +1,4 @@
-// Anthropic's models, with cache points: Anthropic caches no prefix without them.
+// Anthropic's models, with cache points: without them Anthropic caches nothing.
 
 import { createAnthropic } from '@ai-sdk/anthropic'
 import { defaultSettingsMiddleware, type LanguageModel, wrapLanguageModel } from 'ai'
@@ -9,17 +9,18 @@ import type { CoreSettings } from '../settings.ts'
 import { completed, skippingUnknown } from './messages_stream.ts'
 import { boundedFetch, checkAddress } from './provider.ts'
 
-/** Options of each call of the model. */
+/** Options of model calls. */
 export type VendorOptions = Parameters<typeof defaultSettingsMiddleware>[0]['settings']
 
 const DEFAULT_ADDRESS = 'https://api.anthropic.com'
 const CACHE_POINT = { anthropic: { cacheControl: { type: 'ephemeral' } } }
 
-/** Cache points behind the system prompt and the prompt: memories behind it change each turn. */
+/** Set cache points after the system prompt and the prompt: later memories change each turn. */
 const caching: LanguageModelMiddleware = {
   async transformParams({ params }) {
     const prompt = structuredClone(params.prompt)
-    const [system, last] = [prompt[0], prompt.at(-1)]
+    const system = prompt[0]
+    const last = prompt.at(-1)
     if (system?.role === 'system') system.providerOptions = CACHE_POINT
     const parts = last?.role === 'user' || last?.role === 'tool' ? last.content : []
     const point = last?.role === 'user' ? parts[0] : parts.at(-1)
@@ -28,7 +29,7 @@ const caching: LanguageModelMiddleware = {
   },
 }
 
-/** Return the model of these settings. */
+/** Return the model for these settings. */
 export function vendorModel(settings: CoreSettings, options: VendorOptions): LanguageModel {
   const baseURL = `${vendorEndpoint(settings)}/v1`
   const anthropic = createAnthropic({ baseURL, fetch: completed(boundedFetch(settings)) })
@@ -37,7 +38,7 @@ export function vendorModel(settings: CoreSettings, options: VendorOptions): Lan
   return wrapLanguageModel({ model: anthropic(settings.model), middleware })
 }
 
-/** Return findings about missing or invalid settings of the model. */
+/** Return findings about missing or invalid model settings. */
 export function vendorFindings(settings: CoreSettings): Finding[] {
   const key = process.env.ANTHROPIC_API_KEY
   const address = {

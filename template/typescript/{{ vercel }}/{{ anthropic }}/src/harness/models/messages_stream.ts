@@ -1,4 +1,4 @@
-// Streams of Messages as servers with this address send them, made those that the client reads.
+// Completes and checks the streams of Messages servers before the client reads them.
 
 import { type LanguageModelMiddleware, TypeValidationError } from 'ai'
 
@@ -27,7 +27,7 @@ type Event = {
 
 const PING = 'data: {"type":"ping"}\n'
 const STOP = 'event: message_stop\ndata: {"type":"message_stop"}\n\n'
-// What the client must read: a stream in which it cannot is broken.
+// Known events, blocks and deltas: if the client cannot read these, the stream is broken.
 const KNOWN = [
   'message_start message_delta message_stop content_block_stop error',
   'text thinking redacted_thinking tool_use',
@@ -35,9 +35,9 @@ const KNOWN = [
 ].flatMap((kinds) => kinds.split(' '))
 
 /**
- * Return a `fetch` whose streams have a usage, and an end if they name the reason for it.
+ * Return a `fetch` whose streams have usage, and an end after a stop reason.
  *
- * What a block has from its start follows it, because the client reads only that.
+ * The client ignores the content of a block's start, so deltas repeat it.
  */
 export function completed(fetch: typeof globalThis.fetch): typeof globalThis.fetch {
   return async (input, init) => {
@@ -81,21 +81,21 @@ function completing(): TransformStream<string, string> {
   })
 }
 
-/** The blocks of an answer: the client drops what comes for a block that is not open. */
+/** Checks the blocks of an answer: the client drops deltas of a block that is not open. */
 class Blocks {
   readonly #open = new Set<unknown>()
-  readonly #withoutArguments = new Set<unknown>() // the indexes of such calls
+  readonly #withoutArguments = new Set<unknown>() // indexes of calls without arguments
 
-  /** Throws AgentError. */
+  /** Throw AgentError for arguments that may belong to another call. */
   check({ type, index, delta, content_block: block }: Event): void {
     if (type === 'content_block_start') this.#open.add(index)
     if (type === 'content_block_stop') this.#open.delete(index)
     if (block?.type === 'tool_use') {
-      // Its arguments may follow, mixed with those of this call.
+      // Later arguments of the first call would mix with the arguments of this call.
       const isUnclear = this.#withoutArguments.has(index)
       if (isUnclear) throw new AgentError('model_failed', '', 'two calls have one index')
-      const hasNone = Object.keys(Object(block.input)).length === 0
-      if (hasNone) this.#withoutArguments.add(index)
+      const isEmpty = Object.keys(Object(block.input)).length === 0
+      if (isEmpty) this.#withoutArguments.add(index)
     }
     const text = delta?.partial_json ?? ''
     if (text && !this.#open.has(index)) {
@@ -110,11 +110,11 @@ function eventOf(line: string): Event | undefined {
   try {
     return Object(JSON.parse(line.slice(5)))
   } catch {
-    return undefined // the client says so
+    return undefined // the client reports the error
   }
 }
 
-/** Return as events what a block has from its start. */
+/** Return the content of a block's start as events. */
 function followUps({ index, content_block: block = {} }: Event): string[] {
   const deltas = []
   if (block.type === 'text') deltas.push({ type: 'text_delta', text: block.text })
@@ -128,7 +128,7 @@ function followUps({ index, content_block: block = {} }: Event): string[] {
     .map((data) => `event: content_block_delta\ndata: ${data}\n`)
 }
 
-/** Add a usage to an event that must have one; return whether it had none. */
+/** Add missing usage to an event that requires it; return whether it was missing. */
 function addUsage(event: Event): boolean {
   const owner = event.type === 'message_start' ? event.message : event
   const isOwner = event.type === 'message_start' || event.type === 'message_delta'
@@ -137,17 +137,17 @@ function addUsage(event: Event): boolean {
   return true
 }
 
-/** Skip events and blocks of kinds that the client does not know, as Anthropic asks for. */
+/** Skip unknown types of events and blocks, as Anthropic's documentation requires. */
 export const skippingUnknown: LanguageModelMiddleware = {
   async wrapStream({ doStream }) {
-    const { stream, ...about } = await doStream()
+    const { stream, ...rest } = await doStream()
     const known = new TransformStream<Part, Part>({
       transform(part, controller) {
         const isUnknown = part.type === 'error' && hasUnknownKind(part.error)
         if (!isUnknown) controller.enqueue(part)
       },
     })
-    return { ...about, stream: stream.pipeThrough(known) }
+    return { ...rest, stream: stream.pipeThrough(known) }
   },
 }
 

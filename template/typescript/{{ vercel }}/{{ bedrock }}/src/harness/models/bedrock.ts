@@ -1,4 +1,4 @@
-// Streams of Amazon Bedrock that the client does not check, cache points, and the guardrail.
+// The client of Amazon Bedrock: checks of its streams, cache points, and the guardrail.
 
 import { createAmazonBedrock } from '@ai-sdk/amazon-bedrock'
 import { fromNodeProviderChain } from '@aws-sdk/credential-providers'
@@ -11,7 +11,7 @@ import { diagnostic, type Finding } from '../findings.ts'
 import type { CoreSettings } from '../settings.ts'
 import { boundedFetch } from './provider.ts'
 
-/** Options of each call of the model. */
+/** Options of model calls. */
 export type VendorOptions = Parameters<typeof defaultSettingsMiddleware>[0]['settings']
 
 const GUARDRAIL = /^( *|(arn:[a-z0-9:-]+:guardrail\/)?[a-z0-9]+ (DRAFT|[1-9][0-9]{0,7}))$/
@@ -28,11 +28,12 @@ type Raw = {
 
 const CACHE_POINT = { bedrock: { cachePoint: { type: 'default' } } }
 
-/** Cache points behind the system prompt and the prompt: memories behind it change each turn. */
+/** Set cache points after the system prompt and the prompt: later memories change each turn. */
 const caching: LanguageModelMiddleware = {
   async transformParams({ params }) {
     const prompt = structuredClone(params.prompt)
-    const [system, last] = [prompt[0], prompt.at(-1)]
+    const system = prompt[0]
+    const last = prompt.at(-1)
     if (system?.role === 'system') system.providerOptions = CACHE_POINT
     const parts = last?.role === 'user' || last?.role === 'tool' ? last.content : []
     const point = last?.role === 'user' ? parts[0] : parts.at(-1)
@@ -41,13 +42,13 @@ const caching: LanguageModelMiddleware = {
   },
 }
 
-/** Leave out the tools that Bedrock itself runs, and refuse arguments that the client drops. */
+/** Drop calls of Bedrock's own tools; throw AgentError for arguments that the client drops. */
 const checkingCalls: LanguageModelMiddleware = {
   async transformParams({ params }) {
     return { ...params, includeRawChunks: true }
   },
   async wrapStream({ doStream }) {
-    const { stream, ...about } = await doStream()
+    const { stream, ...rest } = await doStream()
     const calls = new RawCalls()
     const known = new TransformStream<Part, Part>({
       transform(part, controller) {
@@ -57,18 +58,18 @@ const checkingCalls: LanguageModelMiddleware = {
         controller.enqueue(part)
       },
     })
-    return { ...about, stream: stream.pipeThrough(known) }
+    return { ...rest, stream: stream.pipeThrough(known) }
   },
 }
 
-/** The calls of an answer, as Bedrock sends them. */
+/** The calls in the raw events of Bedrock. */
 class RawCalls {
-  /** Those of Bedrock's own tools: the client mistakes them for yours. */
+  /** The ids of calls of Bedrock's own tools: the client mistakes them for the agent's tools. */
   readonly serverIds = new Set<unknown>()
   readonly #open = new Set<unknown>()
-  readonly #withoutArguments = new Set<unknown>() // the indexes of such calls
+  readonly #withoutArguments = new Set<unknown>() // indexes of calls without arguments
 
-  /** Throws AgentError. */
+  /** Throw AgentError for arguments that may belong to another call. */
   read({ contentBlockStart: start, contentBlockDelta: part, contentBlockStop: stop }: Raw): void {
     const use = start?.start?.toolUse
     const index = (start ?? part ?? stop)?.contentBlockIndex
@@ -76,7 +77,7 @@ class RawCalls {
     if (use?.type === 'server_tool_use') {
       this.serverIds.add(use.toolUseId)
     } else if (use) {
-      // Its arguments may follow, mixed with those of this call.
+      // Later arguments of the first call would mix with the arguments of this call.
       const isUnclear = this.#withoutArguments.has(index)
       if (isUnclear) throw new AgentError('model_failed', '', 'two calls have one index')
       this.#withoutArguments.add(index)
@@ -90,13 +91,13 @@ class RawCalls {
   }
 }
 
-/** Whether an error says that the client does not know the result of such a tool. */
+/** Return whether the client failed on a result of Bedrock's own tools. */
 function isServerResult(error: unknown): boolean {
   const { contentBlockDelta } = Object(Object(error).value)
   return 'toolResult' in Object(contentBlockDelta?.delta)
 }
 
-/** Return the options for GUARDRAIL_ID and GUARDRAIL_VERSION. Throws Error for another form. */
+/** Return the options for GUARDRAIL_ID and GUARDRAIL_VERSION. Throws Error for invalid values. */
 function readGuardrail() {
   const { GUARDRAIL_ID: id = '', GUARDRAIL_VERSION: version = '' } = process.env
   if (!GUARDRAIL.test(`${id} ${version}`)) throw new Error(GUARDRAIL_FORM)
@@ -104,9 +105,9 @@ function readGuardrail() {
   return id.trim() ? { amazonBedrock: { guardrailConfig: guardrail } } : {}
 }
 
-/** Return the model of these settings. Throws Error for an invalid guardrail. */
+/** Return the model for these settings. Throws Error for an invalid guardrail. */
 export function vendorModel(settings: CoreSettings, options: VendorOptions): LanguageModel {
-  // The chain knows profiles and roles; the client's own way knows two variables.
+  // The chain supports profiles and roles; the client's default supports only two variables.
   const credentialProvider = fromNodeProviderChain()
   const fetch = boundedFetch(settings)
   const bedrock = createAmazonBedrock({ region: region(), credentialProvider, fetch })
@@ -117,13 +118,13 @@ export function vendorModel(settings: CoreSettings, options: VendorOptions): Lan
     checkingCalls,
   ]
   const isCached = settings.promptCache > 0 && /claude|anthropic/.test(settings.model)
-  if (isCached) middleware.push(caching) // other models refuse cache points
+  if (isCached) middleware.push(caching) // other models reject cache points
   return wrapLanguageModel({ model: bedrock(settings.model), middleware })
 }
 
-/** Return findings about missing or invalid settings of the model. */
+/** Return findings about missing or invalid model settings. */
 export function vendorFindings(settings: CoreSettings): Finding[] {
-  const hint = 'AWS_REGION is not set: MODEL needs it, as in us-east-1.'
+  const hint = 'AWS_REGION is not set: MODEL needs it, for example us-east-1.'
   if (!region()) return [diagnostic('SET-AWS_REGION', hint)]
   try {
     vendorModel(settings, {})
@@ -136,8 +137,8 @@ export function vendorFindings(settings: CoreSettings): Finding[] {
 /** Return the address of the provider. */
 export function vendorEndpoint(_settings: CoreSettings): string {
   const { AWS_ENDPOINT_URL_BEDROCK_RUNTIME, AWS_ENDPOINT_URL } = process.env
-  const own = AWS_ENDPOINT_URL_BEDROCK_RUNTIME || AWS_ENDPOINT_URL
-  return own || `https://bedrock-runtime.${region()}.amazonaws.com`
+  const url = AWS_ENDPOINT_URL_BEDROCK_RUNTIME || AWS_ENDPOINT_URL
+  return url || `https://bedrock-runtime.${region()}.amazonaws.com`
 }
 
 function region(): string {

@@ -1,4 +1,4 @@
-// Models of Vercel's AI Gateway.
+// Models over Vercel's AI Gateway.
 
 import { createGateway, defaultSettingsMiddleware, type LanguageModel } from 'ai'
 import { wrapLanguageModel } from 'ai'
@@ -7,13 +7,13 @@ import { diagnostic, type Finding } from '../findings.ts'
 import type { CoreSettings } from '../settings.ts'
 import { boundedFetch } from './provider.ts'
 
-/** Options of each call of the model. */
+/** Options of model calls. */
 export type VendorOptions = Parameters<typeof defaultSettingsMiddleware>[0]['settings']
 
-// The gateway adds cache points where a vendor needs them.
+// The gateway adds cache points if a vendor needs them.
 const CACHING = { providerOptions: { gateway: { caching: 'auto' } } }
 
-/** Return the model of these settings. */
+/** Return the model for these settings. */
 export function vendorModel(settings: CoreSettings, options: VendorOptions): LanguageModel {
   const gateway = createGateway({
     baseURL: vendorEndpoint(settings),
@@ -24,7 +24,7 @@ export function vendorModel(settings: CoreSettings, options: VendorOptions): Lan
   return wrapLanguageModel({ model: gateway(settings.model), middleware })
 }
 
-/** Return findings about missing or invalid settings of the model. */
+/** Return findings about missing or invalid model settings. */
 export function vendorFindings(_settings: CoreSettings): Finding[] {
   if (process.env.AI_GATEWAY_API_KEY) return []
   return [diagnostic('SET-AI_GATEWAY_API_KEY', 'AI_GATEWAY_API_KEY is not set: MODEL needs it.')]

@@ -1,4 +1,4 @@
-// Models over Chat Completions, as OpenAI, Ollama, vLLM and others serve them.
+// Models over the Chat Completions API of OpenAI, Ollama, vLLM and others.
 
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
 import { defaultSettingsMiddleware, type LanguageModel, wrapLanguageModel } from 'ai'
@@ -9,14 +9,14 @@ import { chatFetch } from './chat_stream.ts'
 import { checkAddress } from './provider.ts'
 import { keepingReasoning } from './reasoning.ts'
 
-/** Options of each call of the model. */
+/** Options of model calls. */
 export type VendorOptions = Parameters<typeof defaultSettingsMiddleware>[0]['settings']
 
-const OWN_SERVER = 'http://localhost:11434/v1'
+const EXAMPLE_ADDRESS = 'http://localhost:11434/v1'
 
-/** Return the model of these settings. */
+/** Return the model for these settings. */
 export function vendorModel(settings: CoreSettings, options: VendorOptions): LanguageModel {
-  const key = process.env.OPENAI_API_KEY // a server of your own may want none
+  const key = process.env.OPENAI_API_KEY // your own server may need no key
   const openai = createOpenAICompatible({
     name: 'openai',
     baseURL: vendorEndpoint(settings),
@@ -29,17 +29,17 @@ export function vendorModel(settings: CoreSettings, options: VendorOptions): Lan
   return wrapLanguageModel({ model: openai(settings.model), middleware })
 }
 
-/** Return findings about missing or invalid settings of the model. */
+/** Return findings about missing or invalid model settings. */
 export function vendorFindings(settings: CoreSettings): Finding[] {
-  const { OPENAI_API_KEY: key, OPENAI_BASE_URL: own } = process.env
+  const { OPENAI_API_KEY: key, OPENAI_BASE_URL: url } = process.env
   const address = {
     variable: 'OPENAI_BASE_URL',
     url: vendorEndpoint(settings),
-    example: OWN_SERVER,
+    example: EXAMPLE_ADDRESS,
   }
   const findings = checkAddress(address, key ? 'OPENAI_API_KEY' : '')
-  if (key || own || findings.length > 0) return findings
-  const hint = 'Set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own: MODEL needs it.'
+  if (key || url || findings.length > 0) return findings
+  const hint = 'MODEL requires OPENAI_API_KEY, or OPENAI_BASE_URL for your own server.'
   return [diagnostic('SET-OPENAI_API_KEY', hint)]
 }
 

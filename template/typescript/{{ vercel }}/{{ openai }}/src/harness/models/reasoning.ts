@@ -1,5 +1,4 @@
-// Reasoning goes back to a server under the name that the server gave it, signatures with their
-// calls.
+// Keeps reasoning and signatures of calls, and sends them back in their original fields.
 
 import type { LanguageModelMiddleware } from 'ai'
 
@@ -16,30 +15,30 @@ type ToolCall = {
 }
 
 const NAMES = ['reasoning_content', 'reasoning'] as const
-// The texts of a detail, which come in pieces.
+// The text fields of a detail, which arrive in pieces.
 const PIECES = ['text', 'summary', 'data']
 
-/** Note the fields of reasoning that the client does not keep, and send them back as they came. */
+/** Record the fields of reasoning that the client drops, and send them back unchanged. */
 export const keepingReasoning: LanguageModelMiddleware = {
   async transformParams({ params }) {
     return { ...params, includeRawChunks: true, prompt: params.prompt.map(withFields) }
   },
   async wrapStream({ doStream }) {
-    const { stream, ...about } = await doStream()
-    return { ...about, stream: stream.pipeThrough(noting()) }
+    const { stream, ...rest } = await doStream()
+    return { ...rest, stream: stream.pipeThrough(recording()) }
   },
 }
 
-/** Add a part of reasoning without text to an answer, which holds what the client drops. */
-function noting(): TransformStream<Part, Part> {
+/** Add an empty part of reasoning whose metadata contains the dropped fields. */
+function recording(): TransformStream<Part, Part> {
   const fields: Fields = {}
   const signatures = new Signatures()
   return new TransformStream({
     transform(part, controller) {
       if (part.type === 'raw') {
         const delta = Object(Object(part.rawValue).choices?.[0]).delta ?? {}
-        note(fields, delta)
-        signatures.note(delta.tool_calls ?? [])
+        record(fields, delta)
+        signatures.record(delta.tool_calls ?? [])
         return
       }
       if (part.type === 'tool-call') return controller.enqueue(signatures.signed(part))
@@ -53,12 +52,12 @@ function noting(): TransformStream<Part, Part> {
   })
 }
 
-/** The signatures of calls: the client drops those behind the first delta of a call. */
+/** The signatures of calls: the client drops signatures after the first delta of a call. */
 class Signatures {
   readonly #ids = new Map<number, string>()
   readonly #signatures = new Map<string, string>()
 
-  note(calls: ToolCall[]): void {
+  record(calls: ToolCall[]): void {
     for (const { index, id, extra_content: extra } of calls) {
       if (id) this.#ids.set(index, id)
       const signature = extra?.google?.thought_signature
@@ -73,21 +72,21 @@ class Signatures {
   }
 }
 
-function note(fields: Fields, delta: Detail): void {
-  const name = NAMES.find((one) => delta[one])
+function record(fields: Fields, delta: Detail): void {
+  const name = NAMES.find((field) => delta[field])
   if (name) fields.name ??= name
   if (!Array.isArray(delta.reasoning_details)) return
   const details = (fields.details ??= [])
   for (const detail of delta.reasoning_details.map(Object)) {
     const last = details.at(-1)
-    const isPiece = last && isSame(last, detail)
+    const isPiece = last && continuesLast(last, detail)
     if (isPiece) extend(last, detail)
     else details.push({ ...detail })
   }
 }
 
-/** Whether a detail is a piece of the one before: without an index, only text comes in pieces. */
-function isSame(last: Detail, detail: Detail): boolean {
+/** Return whether a detail continues the last: without an index, only text is split. */
+function continuesLast(last: Detail, detail: Detail): boolean {
   if (last.type !== detail.type || last.index !== detail.index) return false
   return typeof detail.index === 'number' || detail.type !== 'reasoning.encrypted'
 }
@@ -101,12 +100,12 @@ function extend(detail: Detail, piece: Detail): void {
   }
 }
 
-/** Return a message with its reasoning in the fields in which it came. */
+/** Return a message with its reasoning in the original fields. */
 function withFields(message: Prompt[number]): Prompt[number] {
   if (message.role !== 'assistant') return message
   const reasoning = message.content.filter((part) => part.type === 'reasoning')
-  const noted = reasoning.flatMap(({ providerOptions }) => providerOptions?.openai?.fields ?? [])
-  const { name, details } = Object(noted[0]) as Fields
+  const recorded = reasoning.flatMap(({ providerOptions }) => providerOptions?.openai?.fields ?? [])
+  const { name, details } = Object(recorded[0]) as Fields
   if (!name && !details) return message
   const content = message.content.filter((part) => part.type !== 'reasoning')
   const text = reasoning.map((part) => part.text).join('')

@@ -1,4 +1,4 @@
-"""The form of stored messages in Strands Agents."""
+"""Validates stored messages of Strands Agents."""
 
 from typing import Any
 
@@ -6,17 +6,19 @@ from pydantic import TypeAdapter, ValidationError
 from strands.types.content import ContentBlock, Message
 
 _MESSAGES = TypeAdapter(list[Message])
-_KINDS = ContentBlock.__annotations__.keys()
+_BLOCK_TYPES = ContentBlock.__annotations__.keys()
 
 
 def are_messages(messages: Any) -> bool:
-    """Whether `messages` are valid for this framework and include a prompt."""
+    """Return whether `messages` are valid for this framework and include a prompt."""
     try:
-        read = _MESSAGES.validate_python(messages)
+        parsed = _MESSAGES.validate_python(messages)
     except ValidationError:
         return False
     blocks = [block for message in messages for block in message["content"]]
-    if not all(message["content"] for message in read):
+    if not all(message["content"] for message in parsed):
         return False
-    is_own = all(block.keys() <= _KINDS for block in blocks)
-    return is_own and any("text" in m["content"][0] for m in read if m["role"] == "user")
+    has_only_known_types = all(block.keys() <= _BLOCK_TYPES for block in blocks)
+    return has_only_known_types and any(
+        "text" in m["content"][0] for m in parsed if m["role"] == "user"
+    )

@@ -1,4 +1,4 @@
-"""The form of stored messages in the AI SDK."""
+"""Validates stored messages of the AI SDK."""
 
 from typing import Any
 
@@ -9,9 +9,9 @@ _MESSAGES = TypeAdapter(list[ai.messages.Message])
 
 
 def are_messages(messages: Any) -> bool:
-    """Whether `messages` are valid for this framework and include a prompt."""
+    """Return whether `messages` are valid for this framework and include a prompt."""
     try:
-        read = _MESSAGES.validate_python(messages)
+        parsed = _MESSAGES.validate_python(messages)
     except ValidationError:
         return False
-    return any(message.role == "user" for message in read)
+    return any(message.role == "user" for message in parsed)

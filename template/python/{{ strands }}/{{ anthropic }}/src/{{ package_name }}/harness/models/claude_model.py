@@ -26,7 +26,7 @@ DELTAS = {
 
 
 class ClaudeModel(AnthropicModel):
-    """Anthropic's Messages, as Anthropic and proxies serve them."""
+    """The Messages API of Anthropic and of proxies."""
 
     def __init__(self, settings: CoreSettings, **options: Any) -> None:
         http = DefaultAsyncHttpxClient(event_hooks=event_hooks(settings))
@@ -53,7 +53,7 @@ class ClaudeModel(AnthropicModel):
 
 
 class _Client:
-    """The client, with streams that leave the reading of arguments to this project."""
+    """The client, with streams that do not parse the arguments of tool calls."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -76,7 +76,7 @@ class _Messages:
             request.pop("tools", None)
         for message in request["messages"]:
             for block in message["content"]:
-                if block["type"] == "redacted_thinking":  # the base class encodes what was text
+                if block["type"] == "redacted_thinking":  # the base class encodes the text
                     block["data"] = b64decode(block["data"]).decode()
         async with await self._messages.create(**request, stream=True) as response:
             yield Events(response)
@@ -85,7 +85,7 @@ class _Messages:
 class Events:
     """The events of an answer.
 
-    Those of the client's own helper raise an error for arguments that are not JSON.
+    The client's own helper raises an error for arguments that are not JSON.
     """
 
     def __init__(self, response: Any) -> None:
@@ -110,12 +110,12 @@ class Events:
                         yield _Delta(event.index, delta)
         if reason == "pause_turn":
             raise AgentError("reply_incomplete", detail=reason)
-        if reason:  # else the stream was cut
+        if reason:  # without a reason the stream broke
             message = SimpleNamespace(stop_reason=reason)
             yield SimpleNamespace(type="message_stop", message=message)
 
     async def get_final_message(self) -> Any:
-        """Return the message, of which the base class reads the usage."""
+        """Return a message with the usage, the only field that the base class reads."""
         usage = {"input_tokens": 0, "output_tokens": 0} | self._usage if self._usage else {}
         return SimpleNamespace(usage=SimpleNamespace(model_dump=lambda: usage))
 
@@ -126,7 +126,7 @@ class Events:
 
 
 class _Delta:
-    """A part of a block that came with its start."""
+    """Content from the start of a block, as a delta."""
 
     type = "content_block_delta"
 
@@ -138,7 +138,7 @@ class _Delta:
 
 
 def _deltas(block: Any) -> list[dict[str, str]]:
-    """Return what a block has at its start, as parts that follow it."""
+    """Return the content of a block's start as deltas."""
     if block.type == "redacted_thinking":
         return [{"type": "redacted_thinking", "data": block.data}]
     fields = {"text": ["text"], "thinking": ["thinking", "signature"]}.get(block.type, [])

@@ -16,32 +16,32 @@ from strands.types.streaming import StreamEvent
 
 from ..contract import AgentError
 from ..settings import CoreSettings
-from .chat_stream import event_hooks, untouched
+from .chat_stream import event_hooks, with_raw_messages
 
 REASONS = {"stop", "tool_calls", "length", "content_filter"}
-# The names under which servers send reasoning; some want it back with the calls of tools.
+# The fields in which servers send reasoning. Some require it back with the tool calls.
 TEXTS, LISTS = ("reasoning_content", "reasoning"), ("reasoning_details",)
 
-# Says that reasoning or a tool call has begun; as unsigned reasoning it is not stored.
-BEGUN = " "
+# Signals the start of reasoning or of a tool call. Unsigned reasoning is not stored.
+START_MARK = " "
 
 
 class ChatModel(OpenAIModel):
-    """OpenAI's Chat Completions, as OpenAI, Ollama, vLLM and others serve them."""
+    """The Chat Completions API of OpenAI, Ollama, vLLM and others."""
 
     def __init__(self, settings: CoreSettings, **options: Any) -> None:
         super().__init__(model_id=settings.model, **options)
-        # A server of your own may want no key, but the client requires a key.
+        # Your own server may need no key, but the client requires a key.
         key = os.environ.get("OPENAI_API_KEY") or "none"
         http = DefaultAsyncHttpxClient(event_hooks=event_hooks(settings))
         self._openai = AsyncOpenAI(api_key=key, http_client=http)
-        # The client would load it in the first turn, and hold up all others.
+        # Otherwise the client would import it in the first turn and block all other turns.
         import_module("openai.resources.chat.chat")
         self._max_bytes = settings.max_reply_bytes
         self._reasoning = Reasoning()
 
     async def stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[StreamEvent]:
-        call = copy(self)  # the base class passes no state from a call to what formats its chunks
+        call = copy(self)  # the base class has no state per call
         call._reasoning = Reasoning()
         async with aclosing(super(ChatModel, call).stream(*args, **kwargs)) as events:
             async for event in events:
@@ -59,7 +59,7 @@ class ChatModel(OpenAIModel):
             for message in messages
         ]
         request = super().format_request(cast(Messages, blocks), *args, **kwargs)
-        if not request["tools"]:  # which OpenAI refuses
+        if not request["tools"]:  # OpenAI rejects an empty list
             del request["tools"]
         with_calls = (m for m in messages if any("toolUse" in block for block in m["content"]))
         formatted = (message for message in request["messages"] if message.get("tool_calls"))
@@ -71,25 +71,26 @@ class ChatModel(OpenAIModel):
 
     @asynccontextmanager
     async def _get_client(self) -> AsyncIterator[Any]:
-        # The base class makes a client for each call, as it does not close responses.
+        # The base class creates a client per call because it does not close responses.
         async with AsyncExitStack() as stack:
 
             async def create(**request: Any) -> Any:
                 completions: Any = self._openai.chat.completions
-                response = await completions.create(**untouched(request))
+                response = await completions.create(**with_raw_messages(request))
                 return self._limit(await stack.enter_async_context(response))
 
-            # Without `beta`, which takes a third of a second to load, and no turn needs.
+            # Omit `beta`: it takes a third of a second to import, and no turn needs it.
             yield SimpleNamespace(chat=SimpleNamespace(completions=SimpleNamespace(create=create)))
 
     async def _limit(self, chunks: AsyncIterator[Any]) -> AsyncGenerator[Any]:
         # The base class keeps the arguments of tool calls until the end.
-        size, has_begun = 0, False
+        size = 0
+        has_begun = False
         async for chunk in chunks:
             for choice in chunk.choices or []:
                 self._reasoning.add(choice.delta)
                 if not has_begun and (choice.delta.tool_calls or self._reasoning):
-                    choice.delta.reasoning_content = BEGUN
+                    choice.delta.reasoning_content = START_MARK
                     has_begun = True
                 for call in choice.delta.tool_calls or []:
                     size += len(call.function.arguments or "")
@@ -98,13 +99,13 @@ class ChatModel(OpenAIModel):
             yield chunk
 
     def format_chunk(self, event: dict[str, Any], **kwargs: Any) -> StreamEvent:
-        # The base class accepts a stream that just stops, and an unknown finish reason.
+        # The base class accepts streams without a finish reason and with an unknown reason.
         if event["chunk_type"] == "message_stop" and event["data"] == "end_turn":
             raise ConnectionError("the stream ended without a finish reason")
         if event["chunk_type"] == "message_stop" and event["data"] not in REASONS:
             return {"messageStop": {"stopReason": event["data"]}}
         chunk = super().format_chunk(event, **kwargs)
-        if "metadata" in chunk:  # other models of Strands count cached tokens beside the input
+        if "metadata" in chunk:  # other Strands models count cached tokens separately
             usage = chunk["metadata"]["usage"]
             cached = usage.get("cacheReadInputTokens", 0) + usage.get("cacheWriteInputTokens", 0)
             usage["inputTokens"] -= cached
@@ -112,15 +113,15 @@ class ChatModel(OpenAIModel):
 
 
 class Reasoning:
-    """What a server sends beside the calls of tools, and may want back with them."""
+    """Reasoning and extra fields that a server may require back with its tool calls."""
 
     def __init__(self) -> None:
         self._parts = dict[str, list[Any]]()  # by the name of the field
-        self._calls = dict[int, int]()  # the place of each call, by its index
-        self._extras = dict[int, Any]()  # of calls, as Gemini's thought signature
+        self._calls = dict[int, int]()  # the position of each call, by its index
+        self._extras = dict[int, Any]()  # of calls, for example Gemini's thought signature
 
     def add(self, delta: Any) -> None:
-        """Take the reasoning out of a part of an answer."""
+        """Move the reasoning out of a part of an answer."""
         for name in (*TEXTS, *LISTS):
             value = getattr(delta, name, None)
             if isinstance(value, str) and name in TEXTS:
@@ -138,28 +139,28 @@ class Reasoning:
         return bool(self._parts)
 
     def take(self) -> bytes:
-        """Return all of it, once; none of it is the same as nothing."""
+        """Return and clear all fields; return b"" if there are no fields."""
         fields = {
             name: "".join(parts) if name in TEXTS else _joined(parts)
             for name, parts in self._parts.items()
         }
-        kept = {"fields": fields, "extras": list(self._extras.items())}
+        data = {"fields": fields, "extras": list(self._extras.items())}
         self._parts, self._extras = {}, {}
-        return json.dumps(kept).encode() if any(kept.values()) else b""
+        return json.dumps(data).encode() if any(data.values()) else b""
 
 
 def _joined(parts: list[Any]) -> list[Any]:
-    """Join the parts of OpenRouter's details, which splits their texts."""
+    """Join the parts of OpenRouter's details, whose texts are split."""
     runs = list[list[Any]]()
     for part in parts:
-        if runs and _goes_on(runs[-1][0], part):
+        if runs and _continues(runs[-1][0], part):
             runs[-1].append(part)
         else:
             runs.append([part])
     return [run[0] if len(run) == 1 else _merged(run) for run in runs]
 
 
-def _goes_on(first: Any, part: Any) -> bool:
+def _continues(first: Any, part: Any) -> bool:
     if not isinstance(first, dict) or not isinstance(part, dict):
         return False
     return all(part.get(key) == first.get(key, "") for key in ("index", "type"))
@@ -177,8 +178,8 @@ def _merged(run: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def restore(data: bytes, message: dict[str, Any]) -> None:
-    """Add to a message of a request what came with its calls."""
-    kept = json.loads(data)
-    message |= kept["fields"]
-    for index, extra in kept["extras"]:
+    """Add the reasoning and extra fields of the calls to a message of a request."""
+    saved = json.loads(data)
+    message |= saved["fields"]
+    for index, extra in saved["extras"]:
         message["tool_calls"][index]["extra_content"] = extra

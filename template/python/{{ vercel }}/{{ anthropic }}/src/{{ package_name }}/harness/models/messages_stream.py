@@ -1,6 +1,6 @@
-"""Anthropic's stream of one answer, read without parsing the arguments of calls.
+"""Reads Anthropic's stream of an answer without parsing the arguments of calls.
 
-The SDK's own reader ends the turn when they are no JSON, or when the answer has no usage.
+The SDK's own reader fails for arguments that are not JSON, and for answers without usage.
 """
 
 import json
@@ -11,12 +11,12 @@ from typing import Any, Self
 from ..contract import AgentError, is_blank
 from ..tool_schemas import parse_arguments
 
-REDACTED = "redacted:"  # stands in a signature before the data of redacted thinking
-NO_INPUT: Any = (None, "", {})  # of a call, at its start
+REDACTED = "redacted:"  # the prefix of a signature that contains redacted thinking
+NO_INPUT: Any = (None, "", {})  # empty arguments at the start of a call
 
 
 class Snapshot:
-    """What is known of the message so far, with the names that the AI SDK reads."""
+    """The message so far, in the fields that the AI SDK reads."""
 
     def __init__(self) -> None:
         self.id: str | None = None
@@ -27,17 +27,17 @@ class Snapshot:
 
 
 class Usage:
-    """Token counts; None is unknown."""
+    """Token counts; None means unknown."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
     cache_read_input_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
 
-    def update(self, known: Any) -> None:
-        """Take over the counts of an event, which are totals."""
+    def update(self, counts: Any) -> None:
+        """Adopt the counts of an event, which are totals."""
         for name in self.__class__.__annotations__:
-            value = getattr(known, name, None)
+            value = getattr(counts, name, None)
             if isinstance(value, int):
                 setattr(self, name, value)
 
@@ -47,16 +47,16 @@ class Usage:
 
 
 class MessagesStream:
-    """In place of `client.messages.stream(...)`: the events that the AI SDK reads."""
+    """Replaces `client.messages.stream(...)`; yields the events that the AI SDK reads."""
 
     def __init__(self, client: Any, request: dict[str, Any]) -> None:
         self._client, self._request = client, request
         self._raw: Any = None
-        self._inputs: dict[int, Any] = {}  # arguments that came with the start of a call
-        self._texts: dict[int, list[str]] = {}  # those that followed it
+        self._inputs: dict[int, Any] = {}  # arguments at the start of a call
+        self._texts: dict[int, list[str]] = {}  # later arguments
         self._ids: set[str] = set()
-        self._open: set[int] = set()  # the indexes of blocks
-        self._without_arguments: set[int] = set()  # those of calls
+        self._open: set[int] = set()  # indexes of open blocks
+        self._without_arguments: set[int] = set()  # indexes of calls without arguments
         self.current_message_snapshot = Snapshot()
 
     async def __aenter__(self) -> Self:
@@ -70,7 +70,7 @@ class MessagesStream:
         async for event in self._raw:
             self._check(event)
             if event.type == "content_block_start":
-                for delta in self._late_inputs(event.index):  # of an earlier call without an end
+                for delta in self._late_inputs(event.index):  # of an earlier call that did not end
                     yield delta
                 self._texts.pop(event.index, None)
                 parts = [*self._start(event)]
@@ -84,11 +84,11 @@ class MessagesStream:
             elif event.type in {"content_block_stop", "message_delta"}:
                 for delta in self._late_inputs(getattr(event, "index", None)):
                     yield delta
-            self._note(event)
+            self._update(event)
             yield event
 
     def _check(self, event: Any) -> None:
-        """Raise AgentError for arguments of which it is not certain which call they belong to."""
+        """Raise AgentError for arguments that may belong to another call."""
         if event.type == "content_block_start":
             self._open.add(event.index)
             if event.content_block.type == "tool_use":
@@ -106,7 +106,7 @@ class MessagesStream:
                 self._without_arguments.discard(event.index)
 
     def _start(self, event: Any) -> Iterator[Any]:
-        """Yield as deltas what a block has from its start."""
+        """Yield the content of a block's start as deltas."""
         block, index = event.content_block, event.index
         self.current_message_snapshot.content.append(block)
         if block.type == "text" and block.text:
@@ -122,15 +122,15 @@ class MessagesStream:
         elif block.type == "tool_use":
             block.id, block.name = str(block.id or ""), str(block.name or "")
             if not block.id or block.id in self._ids:
-                block.id = f"{block.id}.{index}"  # tells the calls apart; `repair` renames it
+                block.id = f"{block.id}.{index}"  # makes ids unique; `repair` renames them
             self._ids.add(block.id)
             if block.input not in NO_INPUT:
                 self._inputs[index] = block.input
 
     def _late_inputs(self, index: int | None) -> Iterator[Any]:
-        """Yield the arguments of a block, or of all, that came with the start of the call.
+        """Yield the arguments from the start of a call, or of all calls.
 
-        If those at the start and the later ones differ, both together are not one JSON object.
+        If later arguments differ, both together are not a JSON object, so the call fails.
         """
         for at in [index] if index is not None else [*self._inputs]:
             if at in self._inputs:
@@ -138,7 +138,7 @@ class MessagesStream:
                 if parse_arguments("".join(self._texts.get(at, []))) != first:
                     yield _delta(at, "input_json_delta", partial_json=json.dumps(first))
 
-    def _note(self, event: Any) -> None:
+    def _update(self, event: Any) -> None:
         snapshot = self.current_message_snapshot
         if event.type == "message_start":
             snapshot.id, snapshot.model = event.message.id, event.message.model
@@ -149,7 +149,7 @@ class MessagesStream:
 
 
 def with_redacted_thinking(messages: list[dict[str, Any]]) -> None:
-    """Give redacted thinking in a request its own form back."""
+    """Restore the original form of redacted thinking in a request."""
     for message in messages:
         for block in message["content"] if isinstance(message["content"], list) else []:
             if block["type"] == "thinking" and block["signature"].startswith(REDACTED):

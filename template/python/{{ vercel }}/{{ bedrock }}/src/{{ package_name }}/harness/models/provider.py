@@ -1,4 +1,4 @@
-"""Amazon Bedrock's Converse API as a provider of the AI SDK, which has none for it."""
+"""A provider of the AI SDK for Amazon Bedrock's Converse API."""
 
 import json
 import re
@@ -29,7 +29,7 @@ REASONS = {
 
 
 class BedrockProvider(ai.Provider[Any]):
-    """Texts, tools and reasoning, over a boto3 client for `bedrock-runtime`."""
+    """Sends text, tools and reasoning over a boto3 client for `bedrock-runtime`."""
 
     provider_class_id: Literal["bedrock"] = "bedrock"
     name: str = "bedrock"
@@ -51,14 +51,17 @@ class BedrockProvider(ai.Provider[Any]):
         shown = history_utils.repair(shown_to(model, messages))
         request = _request(model.id, shown, tools or [])
         request |= self._guardrail
-        if self._caches and re.search("claude|anthropic", model.id):  # others refuse cache points
+        if self._caches and re.search(
+            "claude|anthropic", model.id
+        ):  # other models reject cache points
             _add_cache_points(request)
-        thread = ThreadPoolExecutor(1)  # the client blocks; one thread must read and close
+        thread = ThreadPoolExecutor(1)  # the client blocks; the same thread must read and close
         call = Call()
         opening = thread.submit(call.run, self.client.converse_stream, **request)
         try:
             response = await wrap_future(opening)
-            chunks, blocks = iter(response["stream"]), Blocks()
+            chunks = iter(response["stream"])
+            blocks = Blocks()
             yield events.StreamStart()
             reason, usage = None, None
             while chunk := await wrap_future(thread.submit(next, chunks, None)):
@@ -67,8 +70,8 @@ class BedrockProvider(ai.Provider[Any]):
                 reason = chunk.get("messageStop", {}).get("stopReason", reason)
                 usage = chunk.get("metadata", {}).get("usage", usage)
             if reason:
-                known = REASONS.get(reason, "other")
-                end = events.StreamEnd(finish_reason=known, usage=_usage(usage or {}))
+                finish_reason = REASONS.get(reason, "other")
+                end = events.StreamEnd(finish_reason=finish_reason, usage=_usage(usage or {}))
                 yield mark(end, model)
         finally:
             call.end()
@@ -89,17 +92,17 @@ def _request(id: str, history: list[messages.Message], tools: Sequence[Any]) -> 
         specs = [(tool.name, tool.spec.description, tool.spec.params) for tool in tools]
         request["toolConfig"] = {
             "tools": [
-                {"toolSpec": {"name": name, "description": what, "inputSchema": {"json": schema}}}
-                for name, what, schema in specs
+                {"toolSpec": {"name": name, "description": text, "inputSchema": {"json": schema}}}
+                for name, text, schema in specs
             ]
         }
     return request
 
 
 def _add_cache_points(request: dict[str, Any]) -> None:
-    """Let the provider cache what stands before the end of the system prompt and of the prompt.
+    """Add cache points after the system prompt and after the prompt.
 
-    Memories stand behind the prompt and change with each turn.
+    Memories follow the prompt and change with each turn.
     """
     point = {"cachePoint": {"type": "default"}}
     request.get("system", []).append(point)
@@ -125,7 +128,7 @@ def _block(part: Any) -> dict[str, Any] | None:
 
 
 def _reasoning(part: ai.messages.ReasoningPart) -> dict[str, Any] | None:
-    """Return the reasoning that a model wants back: it is signed or encrypted."""
+    """Return signed or encrypted reasoning, which the model requires back."""
     known = (part.provider_metadata or {}).get("bedrock", {})
     if redacted := known.get("redacted"):
         return {"reasoningContent": {"redactedContent": b64decode(redacted)}}
@@ -141,15 +144,15 @@ class Blocks:
     def __init__(self) -> None:
         self._calls: dict[int, str] = {}  # the id of the latest call of each index
         self._ids: set[str] = set()
-        self._open: set[int] = set()  # the indexes of calls, also of Bedrock's own
-        self._without_arguments: set[int] = set()  # those of calls
+        self._open: set[int] = set()  # indexes of open calls, including Bedrock's own tools
+        self._without_arguments: set[int] = set()  # indexes of calls without arguments
         self._texts: set[int] = set()
         self._reasoning: dict[int, dict[str, str]] = {}  # signature, or redacted content
 
     def read(self, chunk: dict[str, Any]) -> Iterator[events.Event]:
         """Yield the events of a chunk.
 
-        Raises AgentError for arguments of which it is not certain which call they belong to.
+        Raises AgentError for arguments that may belong to another call.
         """
         [(kind, value)] = chunk.items()
         index = value.get("contentBlockIndex", 0)
@@ -178,7 +181,7 @@ class Blocks:
         self._without_arguments.add(index)
         id = tool.get("toolUseId", "")
         if not id or id in self._ids:
-            id = f"{id}.{len(self._ids)}"  # tells the calls apart; `repair` renames it
+            id = f"{id}.{len(self._ids)}"  # makes ids unique; `repair` renames them
         self._ids.add(id)
         self._calls[index] = id
         yield events.ToolStart(tool_call_id=id, tool_name=tool.get("name", ""))

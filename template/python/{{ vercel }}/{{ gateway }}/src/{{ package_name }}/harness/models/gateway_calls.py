@@ -1,4 +1,4 @@
-"""Tool calls in the gateway's protocol: what the AI SDK leaves out of them, in both directions."""
+"""Keeps fields of tool calls in the gateway's protocol that the AI SDK drops."""
 
 import json
 from collections.abc import AsyncGenerator, Iterator, Sequence
@@ -15,25 +15,27 @@ STATUSES = {
     "rate_limit_exceeded": 429,
     "timeout_error": 408,
 }
-OWN = "call"  # the key of this module in `provider_metadata`
+METADATA_KEY = "call"  # in `provider_metadata`
 
 
 class GatewayCalls:
-    """In place of the gateway's client for one request, with the options of calls.
+    """Wraps the gateway's client for a request, and keeps the options of calls.
 
-    Gemini signs its calls there, and wants the signatures back.
+    Gemini signs its calls in these options, and requires the signatures back.
     """
 
     def __init__(self, client: Any, messages: Sequence[ai.messages.Message]) -> None:
         self._client, self._messages = client, messages
-        self._metadata: dict[str, Any] = {}  # by id of the call
-        self._redacted: dict[str, Any] = {}  # by id of the block
+        self._metadata: dict[str, Any] = {}  # by call id
+        self._redacted: dict[str, Any] = {}  # by block id
         self._empty: set[str] = set()  # calls without arguments so far
 
     def stream(self, path: str, body: dict[str, Any], **options: Any) -> Any:
-        """Send a request, with what the model sent along with its earlier calls."""
+        """Send a request with the options of earlier calls."""
         calls = [call for message in self._messages for call in message.tool_calls]
-        known = {call.tool_call_id: (call.provider_metadata or {}).get(OWN) for call in calls}
+        known = {
+            call.tool_call_id: (call.provider_metadata or {}).get(METADATA_KEY) for call in calls
+        }
         for message in body["prompt"]:
             for part in message["content"] if message["role"] == "assistant" else []:
                 if part["type"] == "tool-call" and (metadata := known.get(part["toolCallId"])):
@@ -41,18 +43,18 @@ class GatewayCalls:
         return self._client.stream(path, body, **options)
 
     async def iter_sse(self, response: Any) -> AsyncGenerator[dict[str, Any]]:
-        """Yield the parts of an answer, with what the AI SDK leaves out."""
+        """Yield the parts of an answer, with the parts that the AI SDK needs in addition."""
         async for part in self._client.iter_sse(response):
-            for mended in self._read(part):
-                yield mended
+            for complete in self._read(part):
+                yield complete
 
-    def signed(self) -> Iterator[ai.events.Event]:
-        """Yield the ends of calls again, with what their model sent along."""
+    def signed_ends(self) -> Iterator[ai.events.Event]:
+        """Yield the ends of calls again, with their options as metadata."""
         for id, metadata in self._metadata.items():
             yield ai.events.ToolEnd(
                 tool_call_id=id,
                 tool_call=ai.messages.DUMMY_TOOL_CALL,
-                provider_metadata={OWN: metadata},
+                provider_metadata={METADATA_KEY: metadata},
             )
 
     def _read(self, part: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -72,8 +74,8 @@ class GatewayCalls:
                 self._empty.discard(id)
             elif kind == "tool-call" and id in self._empty:
                 self._empty.discard(id)
-                given = part.get("input", "")
-                text = given if isinstance(given, str) else json.dumps(given)
+                value = part.get("input", "")
+                text = value if isinstance(value, str) else json.dumps(value)
                 yield {"type": "tool-input-delta", "id": id, "delta": text}
         elif kind == "reasoning-start" and metadata:
             self._redacted[part.get("id", "")] = {
@@ -87,7 +89,7 @@ class GatewayCalls:
 
 
 def failure(error: Any) -> GatewayError:
-    """Return the error that a part of a stream stands for, as the gateway's status would be."""
+    """Convert an error in a stream to the error of the equivalent HTTP status."""
     fields = error if isinstance(error, dict) else {"message": str(error)}
     status = fields.get("statusCode")
     if not isinstance(status, int):

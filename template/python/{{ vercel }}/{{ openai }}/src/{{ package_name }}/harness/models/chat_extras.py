@@ -1,4 +1,4 @@
-"""What Chat Completions servers add to an answer, and want back with its tool calls.
+"""Keeps extra fields of Chat Completions servers and sends them back with the tool calls.
 
 DeepSeek and Kimi send `reasoning_content`, OpenRouter `reasoning` and `reasoning_details`, and
 Gemini signs a call in `extra_content`. The AI SDK drops the names or the values.
@@ -10,22 +10,22 @@ from typing import Any
 
 import ai
 
-OWN = "chat"  # the key of this module in `provider_metadata`
-BEGUN = " "  # says that reasoning has begun
+METADATA_KEY = "chat"  # in `provider_metadata`
+START_MARK = " "  # signals the start of reasoning
 FIELDS = ("reasoning", "reasoning_content", "reasoning_details", "extra_content")
 
 
 class Extras:
-    """The further fields of one answer."""
+    """The extra fields of an answer."""
 
     def __init__(self) -> None:
         self._parts: dict[str, list[Any]] = {}  # of the message, by the name of the field
         self.of_calls: dict[str, Any] = {}  # by id
 
-    async def taken_from(self, chunks: AsyncIterator[Any]) -> AsyncGenerator[Any]:
-        """Yield the chunks without reasoning but for its begin, and with calls without arguments.
+    async def extract_from(self, chunks: AsyncIterator[Any]) -> AsyncGenerator[Any]:
+        """Yield the chunks with only the start of reasoning, and with calls without arguments.
 
-        The base class would drop such a call: its arguments become a blank.
+        The base class drops calls without arguments, so their arguments become a blank.
         """
         ids, empty, filled = dict[int, str](), dict[int, Any](), set[int]()
         has_begun = False
@@ -34,7 +34,7 @@ class Extras:
                 self._take(choice.delta)
                 if self._parts and not has_begun:
                     has_begun = True
-                    choice.delta.model_extra["reasoning_content"] = BEGUN
+                    choice.delta.model_extra["reasoning_content"] = START_MARK
                 for call in choice.delta.tool_calls or []:
                     id = ids.setdefault(call.index, call.id)
                     if extra := (call.model_extra or {}).get("extra_content"):
@@ -65,8 +65,8 @@ class Extras:
     def _of_message(self) -> dict[str, Any]:
         return {name: _joined(parts) for name, parts in self._parts.items()}
 
-    def added_to(self, event: ai.events.Event) -> ai.events.Event:
-        """Return the event with the fields as metadata of the message or of the call."""
+    def attach_to(self, event: ai.events.Event) -> ai.events.Event:
+        """Return the event with the fields as metadata of the message or call."""
         fields: Any = None
         if isinstance(event, ai.events.StreamEnd):
             fields = self._of_message()
@@ -74,29 +74,31 @@ class Extras:
             fields = self.of_calls.get(event.tool_call_id)
         if not fields:
             return event
-        metadata = {**(event.provider_metadata or {}), OWN: fields}
+        metadata = {**(event.provider_metadata or {}), METADATA_KEY: fields}
         return event.model_copy(update={"provider_metadata": metadata})
 
 
 def _joined(parts: list[Any]) -> Any:
-    """Return a value that came in parts: a text, a list, or a value of another kind."""
+    """Join the parts of a text or a list; return the first part of other values."""
     if isinstance(parts[0], str):
         return "".join(parts)
     return [*chain.from_iterable(parts)] if isinstance(parts[0], list) else parts[0]
 
 
-def give_back(messages: Sequence[ai.messages.Message], request: Sequence[dict[str, Any]]) -> None:
-    """Add to the messages of a request what their model sent with the calls."""
+def restore_extras(
+    messages: Sequence[ai.messages.Message], request: Sequence[dict[str, Any]]
+) -> None:
+    """Add the extra fields of earlier calls to the messages of a request."""
     of_message = dict[str, Any]()
     of_calls = dict[str, Any]()
     for message in messages:
         for call in message.tool_calls:
-            of_message[call.tool_call_id] = (message.provider_metadata or {}).get(OWN, {})
-            of_calls[call.tool_call_id] = (call.provider_metadata or {}).get(OWN)
+            of_message[call.tool_call_id] = (message.provider_metadata or {}).get(METADATA_KEY, {})
+            of_calls[call.tool_call_id] = (call.provider_metadata or {}).get(METADATA_KEY)
     for entry in request:
         if entry["role"] != "assistant":
             continue
-        entry.pop("reasoning", None)  # of another kind of provider
+        entry.pop("reasoning", None)  # the field of another vendor
         for call in entry.get("tool_calls", []):
             entry.update(of_message.get(call["id"], {}))
             if extra := of_calls.get(call["id"]):
@@ -104,9 +106,9 @@ def give_back(messages: Sequence[ai.messages.Message], request: Sequence[dict[st
 
 
 def images_after_results(request: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the messages of a request with the images of tools in messages of the user.
+    """Move images of tool results into user messages.
 
-    A tool's message may hold nothing but text.
+    Tool messages may contain only text.
     """
     messages = list[dict[str, Any]]()
     images = list[dict[str, Any]]()
