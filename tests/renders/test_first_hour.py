@@ -286,9 +286,7 @@ def test_the_route_of_the_docs_is_served_and_guarded(project: Path) -> None:
 
 def test_the_capability_of_the_docs_is_opened_and_asked_before_each_turn(project: Path) -> None:
     wrong = run(project, "check", ORDERS_URL="ftp://orders.example")
-    assert (
-        "SET-ORDERS_URL ORDERS_URL is 'ftp://orders.example': use an http address." in wrong
-    )
+    assert "SET-ORDERS_URL ORDERS_URL is 'ftp://orders.example': use an http address." in wrong
     assert "SET-ORDERS_URL ORDERS_URL is not set" in run(project, "check", ORDERS_URL="")
     with orders_service() as address:
         orders = {"ORDERS_URL": address}

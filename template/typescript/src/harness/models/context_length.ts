@@ -22,7 +22,7 @@ const TOO_LONG = new RegExp(
 )
 // Token rate limits, for which Strands throws the same error.
 const AT_LIMIT = /rate[ _-]?limit|\bper (sec|min|hour|day|month)/i
-// HTTP statuses of these errors. An error in a stream has none, the status of the stream, or 500 or
+// HTTP statuses of these errors. An error in a stream lacks one, or has that of the stream, 500 or
 // 502, which clients invent.
 const STATUSES = [200, 400, 413, 422, 500, 502]
 const MAX_TEXT = 4000 // characters read at the start and the end of an error

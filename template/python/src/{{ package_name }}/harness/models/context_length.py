@@ -29,7 +29,7 @@ TOO_LONG = re.compile(
 )
 # Token rate limits, for which Strands raises the same exception.
 AT_LIMIT = re.compile(r"rate[ _-]?limit|\bper (sec|min|hour|day|month)", re.IGNORECASE)
-# HTTP statuses of these errors. An error in a stream has none, the status of the stream, or 500 or
+# HTTP statuses of these errors. An error in a stream lacks one, or has that of the stream, 500 or
 # 502, which clients invent.
 STATUSES = {None, 200, 400, 413, 422, 500, 502}
 MAX_TEXT = 4000  # characters read at the start and the end of an error
