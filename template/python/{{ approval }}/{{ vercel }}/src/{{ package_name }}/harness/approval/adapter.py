@@ -33,7 +33,11 @@ class WaitingAgent(TurnAgent):
     async def run_tools(self, context: ai.Context, calls: list[CallPart]) -> bool:
         """Run the calls that need no approval; return whether no call is pending."""
         answers = self.stage.answers or {}
-        waiting = [call for call in calls if call.tool_call_id not in answers and self._needs_approval(call)]
+        waiting = [
+            call
+            for call in calls
+            if call.tool_call_id not in answers and self._needs_approval(call)
+        ]
         others = [call for call in calls if call not in waiting]
         for call in others:
             if call.tool_call_id in answers:
