@@ -220,18 +220,18 @@ def test_each_bad_case_is_a_line_and_the_others_run(evals: Evals) -> None:
     lines = [line.strip() for line in output.splitlines() if line.startswith("    - ")]
     for start, word in (
         ("evals/bad.yaml:3: ", "turns"),
-        ("there is no tool weather; the agent has word_count", ""),
+        ("the agent has no tool weather; its tools: word_count", ""),
         ("the schema is invalid: ", "any"),
-        ('"(" is no regular expression: ', ""),
+        ('"(" is not a regular expression: ', ""),
         ("the reply violates the schema: ", "b"),
         ("the reply is not JSON", ""),
         ("the turn ended as empty_reply, not committed", ""),
-        ("no answer of word_count is for ", '"b"'),
+        ("`tools` has no answer of word_count for ", '"b"'),
         ("word_count was called", ""),
         ("evals/bad.yaml:32: evals/bad.yaml:18 has the same name", ""),
         ("evals/bad.yaml:35: ", "wrong"),
         ("evals/broken.yaml:", ""),
-        ("evals/bytes.yaml:1: it is not YAML in UTF-8", ""),
+        ("evals/bytes.yaml:1: the file is not YAML in UTF-8", ""),
     ):
         found = [line for line in lines if line.startswith(f"- {start}")]
         assert len(found) == 1, (start, lines)
@@ -324,7 +324,7 @@ def test_a_real_model_answers_and_is_judged(evals: Evals, provider: Provider) ->
     found = verdicts(output)
     assert found == {"counts": "passed", "judged": "FAILED", "endless": "FAILED"}
     assert "    - the judge: No. It is rude." in output
-    assert "    - it was not over within 1 s" in output
+    assert "    - it did not end within 1 s" in output
     assert re.search(r"3 cases, 2 failed; [1-9]\d* tokens\.", output)
 
     judged(provider, "Thank you.", "Yes, it is.")
@@ -340,7 +340,7 @@ def test_a_real_model_answers_and_is_judged(evals: Evals, provider: Provider) ->
 
     code, output = evals.run("judged", real=True)
     assert code == 1
-    assert "    - it has a judge, and JUDGE_MODEL is not set" in output
+    assert "    - the case has a judge: set JUDGE_MODEL" in output
 
 
 def test_a_decline_is_significant_with_enough_runs(evals: Evals, provider: Provider) -> None:
@@ -409,7 +409,7 @@ def test_bad_options_are_said(evals: Evals) -> None:
     (evals.folder / "other.json").write_text("[]")
     evals.declare("cases: [{nam: no-such-case}]", "bad")
     for words, what in (
-        (("--against", "other.json"), "other.json is not a file that --json wrote."),
+        (("--against", "other.json"), "other.json has no results: pass a file that --json wrote."),
         (("--repeat", "0"), "1"),
         (("no-such-case",), "no-such-case\n    - there is no case no-such-case in evals/*.yaml"),
         (("no-such-case",), "evals/bad.yaml:1\n    - evals/bad.yaml:1: "),

@@ -3,12 +3,12 @@
 import { readFileSync } from 'node:fs'
 
 const [, , root, file] = process.argv
-const { Repaired, NotRepairableError } = await import(`${root}/src/harness/mcp_servers/schemas.ts`)
+const { RepairedTool, NotRepairableError } = await import(`${root}/src/harness/mcp_servers/schemas.ts`)
 const { problemsOf, refusedTool } = await import(`${root}/src/harness/tool_schemas.ts`)
 
 function repaired({ description, schema, arguments: args }) {
   try {
-    const repaired = new Repaired(description, schema)
+    const repaired = new RepairedTool(description, schema)
     const problems = problemsOf('tool', repaired.description, repaired.schema)
     const restored = args && repaired.restore(args)
     return { description: repaired.description, schema: repaired.schema, problems, restored }

@@ -14,7 +14,7 @@ def main(file: str) -> None:
 
     def repaired(vector: dict[str, Any]) -> dict[str, Any]:
         try:
-            tool = schemas.Repaired(vector["description"], vector["schema"])
+            tool = schemas.RepairedTool(vector["description"], vector["schema"])
         except schemas.NotRepairableError as error:
             return {"refused": str(error)}
         problems = rules.problems_of("tool", tool.description, tool.schema)

@@ -240,23 +240,23 @@ def test_a_conversation_goes_on_whatever_becomes_of_its_servers(
 
 LATE = "it did not answer within 8 seconds: it waits for a login"
 LINES = [
-    f"silent: {LATE}; it is tried again at the next turn",
-    f"rubbish: {LATE}; it is tried again at the next turn",
-    "ends: its process ended: the licence has expired; it is tried again at the next turn",
+    f"silent: {LATE}; the next turn reconnects",
+    f"rubbish: {LATE}; the next turn reconnects",
+    "ends: its process ended: the licence has expired; the next turn reconnects",
     "list: tool flat is left out: its schema is not of type object",
-    "missing: the command no-such-command was not found; it is tried again at the next turn",
+    "missing: the command no-such-command was not found; the next turn reconnects",
     "locked: NO_SUCH_KEY is not set; it stays down",
-    "asks: ${input:key} is no variable of the environment; it stays down",
+    "asks: ${input:key} is not an environment variable; it stays down",
     "old: its type must be stdio or http; it stays down",
     "wrong: args must be a list of strings; it stays down",
     "odd: a tool whose name has no ASCII letter or digit is left out",
     "odd: the tool name word_count is taken; this tool is named odd_word_count",
     "odd: tool broken is left out: its schema is not valid",
     "odd: tool long is left out: its description and schema are too long",
-    "many: the limit of 128 tools, with those of the agent, is reached; further tools are left out",
+    "many: the limit of 128 tools, including the agent's, is reached; further tools are left out",
     "says: it answered with an error: the licence\\u001b[31m has expired; "
-    "it is tried again at the next turn",
-    "refuses: it answered with an error: no tools today; it is tried again at the next turn",
+    "the next turn reconnects",
+    "refuses: it answered with an error: no tools today; the next turn reconnects",
     "grows: lists 2 tools, 2 are offered",
     "odd: lists 13 tools, 9 are offered",
 ]
@@ -408,8 +408,8 @@ FOUND = """\
 .mcp.json:32 MCP-IGNORED Field 'inputs' is ignored: known is mcpServers.
 .mcp.json:4 MCP-VARIABLE Server files stays down: UNSET_A is not set.
 .mcp.json:5 MCP-VARIABLE Server files stays down: UNSET_C is not set.
-.mcp.json:6 MCP-VARIABLE Server files stays down: ${input:d} is no variable of the environment.
-.mcp.json:6 MCP-VARIABLE Server files stays down: ${SET_B is no variable of the environment.
+.mcp.json:6 MCP-VARIABLE Server files stays down: ${input:d} is not an environment variable.
+.mcp.json:6 MCP-VARIABLE Server files stays down: ${SET_B is not an environment variable.
 .mcp.json:8 MCP-COMMAND The command no-such-command of server gone was not found.
 .mcp.json:11 MCP-PLAIN-HTTP The headers of server docs travel over plain http: use https.
 .mcp.json:15 MCP-SERVER Server old stays down: its type must be stdio or http.
@@ -449,7 +449,7 @@ def test_check_names_what_is_wrong_with_its_line(target: Target, tmp_path: Path)
     said = check(target, tmp_path, MCP_FILE="own.json")
     assert said.startswith("own.json:0 MCP-FILE There is no such file")
     (tmp_path / ".mcp.json").write_text('{\n  "mcpServers": {\n    "a" {}\n  }\n}\n')
-    assert re.search(r"^\.mcp\.json:3 MCP-FILE This is not valid JSON", check(target, tmp_path))
+    assert re.search(r"^\.mcp\.json:3 MCP-FILE The file is not valid JSON", check(target, tmp_path))
     (tmp_path / ".mcp.json").write_text("[]")
     assert check(target, tmp_path).startswith(".mcp.json:1 MCP-FILE Write {")
     declare(tmp_path, ends=hostile("ends", tmp_path), odd=hostile("odd", tmp_path))

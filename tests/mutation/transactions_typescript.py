@@ -91,8 +91,8 @@ FAULTS = [
     Fault(
         "partial answers are taken",
         APPROVAL,
-        "some.size === others.size && [...some].every((id) => others.has(id))",
-        "[...others].every((id) => some.has(id))",
+        "left.size === right.size && [...left].every((id) => right.has(id))",
+        "[...right].every((id) => left.has(id))",
     ),
     Fault(
         "a waiting turn outlives WAITING_SECONDS",

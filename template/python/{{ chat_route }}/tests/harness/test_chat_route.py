@@ -60,7 +60,7 @@ async def test_the_history_has_the_messages_of_a_turn() -> None:
     assert [part["type"] for part in reply["parts"]] == ["text", "dynamic-tool", "text"]
 
 
-async def test_a_failed_turn_ends_with_an_error_part_and_is_not_kept() -> None:
+async def test_a_failed_turn_ends_with_an_error_part_and_is_not_saved() -> None:
     client = Client([Reply("half"), Fail(ValueError("secret"))])
     parts = await say(client, "first", "Hello")
     assert parts[-1] == {
@@ -86,13 +86,13 @@ async def client_with_three_turns() -> Client:
     return client
 
 
-async def test_an_edited_message_replaces_its_turn_and_all_later_ones() -> None:
+async def test_an_edited_message_replaces_its_turn_and_all_later_turns() -> None:
     client = await client_with_three_turns()
     await say(client, "second", "edited", messageId="second", seen=3)
     assert texts_of(await history(client)) == ["first", "reply 1", "edited", "reply 4"]
 
 
-async def test_a_page_that_has_not_seen_a_change_cannot_regenerate() -> None:
+async def test_an_outdated_page_cannot_regenerate() -> None:
     client = await client_with_three_turns()
     await say(client, "second", "edited", messageId="second", seen=3)
     parts = await say(client, "first", "first", trigger="regenerate-message", seen=3)
@@ -100,7 +100,7 @@ async def test_a_page_that_has_not_seen_a_change_cannot_regenerate() -> None:
     assert texts_of(await history(client)) == ["first", "reply 1", "edited", "reply 4"]
 
 
-async def test_a_regenerated_reply_replaces_its_turn_and_all_later_ones() -> None:
+async def test_a_regenerated_reply_replaces_its_turn_and_all_later_turns() -> None:
     client = await client_with_three_turns()
     await say(client, "first", "first", trigger="regenerate-message", seen=3)
     messages = await history(client)

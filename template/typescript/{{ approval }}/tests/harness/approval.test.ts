@@ -36,7 +36,7 @@ function idOf({ waiting = [] }: AgentResponse): string {
 }
 
 describe('a call that needs an approval', () => {
-  test('waits, and its turn is not committed', async () => {
+  test('is pending, and its turn is not committed', async () => {
     const { client, payments } = makeClient([[reply('Well. '), PAY]])
     const { turn, waiting } = await client.say('Pay.', ADA)
     assert.equal(turn, 1)
@@ -84,7 +84,7 @@ describe('a call that needs an approval', () => {
     assert.deepEqual(payments.paid, [])
   })
 
-  test('waits in a session with earlier turns, which stay if it is dropped', async () => {
+  test('is pending in a session, whose turns stay if it is dropped', async () => {
     const { client } = makeClient([PAY, reply('No.'), PAY])
     const id = idOf(await client.say('Pay.', ADA))
     await answer(client, { deny: [{ id }] })
@@ -95,7 +95,7 @@ describe('a call that needs an approval', () => {
   })
 })
 
-describe('an answer is refused, and the call goes on waiting,', () => {
+describe('an answer is refused, and the call stays pending,', () => {
   async function isRefusedWith(fields: object): Promise<void> {
     const { client } = makeClient([PAY, reply('Done.')])
     const id = idOf(await client.say('Pay.', ADA))

@@ -55,7 +55,7 @@ describe('a session belongs to the actor of its token', () => {
     assert.equal(second.turn, 2)
   })
 
-  test('so another actor is refused, whatever its header says', async () => {
+  test('so another actor is refused, with any header', async () => {
     const client = makeClient()
     await ask(client, await tokenOf('ada'), shared)
     const other = await ask(client, await tokenOf('bob'), shared)
@@ -93,7 +93,7 @@ describe('a request is refused', () => {
   })
 })
 
-describe('an actor has to wait', () => {
+describe('an actor is rejected until the period ends', () => {
   test('when it has used up its turns', async () => {
     const client = makeClient({ actorTurnsPerDay: 1 })
     const first = await ask(client, await tokenOf('ada'))

@@ -160,7 +160,7 @@ test('a summary of shorter texts is made if the model cannot read all', async ()
   assert.ok(shortened.length < whole.length)
 })
 
-test('a turn that fails leaves no summary, and its retry pays for no second one', async () => {
+test('a failed turn stores no summary, and its retry uses the same summary', async () => {
   const script = [reply('ok'), reply('ok'), reply('ok'), fail(new Error())]
   const { client } = makeSummarizer([reply('sum'), reply('other')], script)
   await say(client, '1', '2', '3')
@@ -173,7 +173,7 @@ test('a turn that fails leaves no summary, and its retry pays for no second one'
   assert.deepEqual(client.model.conversations.at(-1), [mark('sum', 2), REPLY, '3', 'ok', '4'])
 })
 
-test('after a summary that failed, none is tried for ten minutes or until a commit', async () => {
+test('a failed summary is not retried for ten minutes or until a commit', async () => {
   const script = [reply('ok'), reply('ok'), reply('ok'), DOWN, DOWN, DOWN]
   const { client, compaction, summarizer } = makeSummarizer([DOWN, DOWN, DOWN], script)
   let now = 0

@@ -1,4 +1,4 @@
-// Cases pass, fail and are reported, each on its own.
+// A failed or invalid case does not stop other cases; statistics are right.
 
 import assert from 'node:assert/strict'
 import { cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -25,7 +25,7 @@ cases:
   - name: has-no-turns
 `
 
-describe('of three cases', () => {
+describe('three cases', () => {
   const folder = mkdtempSync(join(tmpdir(), 'evals-'))
   let runs: Awaited<ReturnType<Runner['runAll']>>
 
@@ -43,33 +43,33 @@ describe('of three cases', () => {
   })
   after(() => rmSync(folder, { recursive: true }))
 
-  test('the first passes', () => {
+  test('a valid case passes', () => {
     assert.equal(runs.greets?.[0]?.turns[0]?.reply, 'Hi.')
     assert.match(table(runs, {}), /^greets +0 +0\.\d  passed$/m)
   })
 
-  test('the second fails, for the reply that it expects', () => {
+  test('output explains a failed case', () => {
     assert.match(table(runs, {}), /^says-goodbye +0 +0\.\d  FAILED/m)
     assert.match(failures(runs), /the reply lacks "Bye\."/)
   })
 
-  test('the third is invalid, which names its line', () => {
+  test('output names the line of an invalid case', () => {
     assert.match(failures(runs), /own\.yaml:6: it must have required property 'turns'/)
   })
 })
 
-test('the share of cases that pass has an interval of 95 %', () => {
+test('pass rate has a Wilson interval', () => {
   const [low, high] = interval(7, 10)
   assert.equal(low.toFixed(2), '0.40')
   assert.equal(high.toFixed(2), '0.89')
 })
 
-test('a difference between two shares has a p-value', () => {
+test('Fisher p of two pass rates', () => {
   assert.equal(fisherP(7, 10, 10, 10).toFixed(2), '0.21')
   assert.ok(fisherP(0, 10, 10, 10) < 0.001)
 })
 
-test('a change is described only if there are enough runs', () => {
+test('change is described only with enough runs', () => {
   assert.equal(describeChange(0, 3, 3, 3), 'too few runs to compare')
   assert.equal(describeChange(1, 5, 5, 5), 'significantly worse (p = 0.048)')
 })

@@ -32,7 +32,7 @@ function makeClient(
 }
 
 describe('the fallback model', () => {
-  test('answers a call that fails, and no further one', async () => {
+  test('answers a failed call, and no later call', async () => {
     const { client, fallback } = makeClient([DOWN, reply('First.')], [reply('Second.')])
     const failed = await client.say('1', ADA)
     assert.equal(failed.reply, 'Second.')
@@ -111,7 +111,7 @@ describe('check', () => {
     assert.deepEqual(severities('a', 'b'), [])
   })
 
-  test('warns without a second model', () => {
+  test('warns without a fallback model', () => {
     assert.deepEqual(severities('a', ''), ['warning'])
   })
 
@@ -119,11 +119,11 @@ describe('check', () => {
     assert.deepEqual(severities('a', 'a'), ['error'])
   })
 
-  test('rejects a second model without a first', () => {
+  test('rejects a fallback model without a first model', () => {
     assert.deepEqual(severities('offline', 'b'), ['error'])
   })
 
-  test('warns if a turn ends before the second model is asked', () => {
+  test('warns if a turn ends before its fallback', () => {
     const given = { model: 'a', modelFallback: 'b', turnTimeoutSeconds: 120 }
     const settings = createSettings(given, FALLBACK_SETTINGS)
     const [finding] = new Fallback(settings, [], app.load).check()
@@ -131,7 +131,7 @@ describe('check', () => {
     assert.equal(finding.severity, 'warning')
   })
 
-  test('rejects the offline model as the second', (context) => {
+  test('rejects the offline model as the fallback model', (context) => {
     process.env.MODEL_FALLBACK = 'offline'
     context.after(() => delete process.env.MODEL_FALLBACK)
     const [, [finding]] = readSettings(FALLBACK_SETTINGS)

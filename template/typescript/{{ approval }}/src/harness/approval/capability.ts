@@ -1,4 +1,4 @@
-// The answers to tool calls that wait, as a capability.
+// Approvals of pending tool calls, as a capability.
 
 import { Capability, type Options } from '../capability.ts'
 import { AgentError, isBlank, type Turn, type TurnRequest, type TurnResult } from '../contract.ts'
@@ -11,10 +11,10 @@ import type { APPROVAL_SETTINGS } from './settings.ts'
 import { Answers, begin, byCall, findWaiting, wait } from './waiting.ts'
 
 const NO_REASON = 'no reason given'
-const SHORT = 200 // characters of arguments that are in one line with the question
+const SHORT = 200 // characters of arguments that fit in one line with the question
 const FORM = 'Send {"approve": ["id", ...], "deny": [{"id": "...", "reason": "..."}, ...]}.'
 
-/** Lets turns wait for a person, and go on in any process that has the session. */
+/** Stores pending turns and resumes them in any process that has the session. */
 export class Approval extends Capability<CoreSettings & SettingsOf<typeof APPROVAL_SETTINGS>> {
   override beginTurn(session: Session, turn: Turn): Promise<Stage | TurnResult | undefined> {
     return begin(session, turn)
@@ -28,7 +28,7 @@ export class Approval extends Capability<CoreSettings & SettingsOf<typeof APPROV
     return findWaiting(session)
   }
 
-  /** Return the request to go on with these answers. Throws `invalid_request`. */
+  /** Return the request that resumes the turn with these answers. Throws `invalid_request`. */
   override read(body: object, sessionId: string): TurnRequest | undefined {
     if (!('approve' in body) && !('deny' in body)) return undefined
     const { approve = [], deny = [] } = body as Record<string, unknown>
@@ -45,7 +45,7 @@ export class Approval extends Capability<CoreSettings & SettingsOf<typeof APPROV
     return new Answers({ sessionId }, reasons)
   }
 
-  /** Ask whether each call may run: y approves, anything else is why it may not. */
+  /** Ask for the approval of each call: y approves; any other text denies with this reason. */
   override async ask(
     { sessionId, waiting, marks }: TurnResult,
     { actor }: TurnRequest,
@@ -55,28 +55,28 @@ export class Approval extends Capability<CoreSettings & SettingsOf<typeof APPROV
     const reasons = new Map<string, string | null>()
     for (const { id, name, input } of waiting) {
       const answer = await read(questionOf(name, input))
-      if (answer === null) return undefined // the conversation ends: the turn goes on waiting
+      if (answer === null) return undefined // the conversation ends: the turn stays pending
       const reason = /^\s*no?\s*$/i.test(answer) || isBlank(answer) ? NO_REASON : answer
       reasons.set(id, /^\s*y(es)?\s*$/i.test(answer) ? null : reason)
     }
     return reasons.size > 0 ? new Answers({ sessionId, actor }, reasons) : undefined
   }
 
-  /** Tell the model why calls were denied. */
+  /** Give the model the reasons of denials. */
   override prepare({ request }: Turn, options: Options): void {
     if (request instanceof Answers) adapter.prepare(byCall(request.reasons), options)
   }
 }
 
-/** Return the question whether a call may run; no argument can look like a line of it. */
+/** Return the question for a call; no argument can imitate a line of it. */
 function questionOf(tool: string, input: unknown): string {
   const name = visible(tool)
-  const shown = visible(JSON.stringify(input))
-  const { length } = [...shown]
-  if (length <= SHORT) return `Run ${name} ${shown}? [y/N/reason] `
-  // The end of a long text could be made up as a question, so the tool is named again.
+  const args = visible(JSON.stringify(input))
+  const { length } = [...args]
+  if (length <= SHORT) return `Run ${name} ${args}? [y/N/reason] `
+  // A long text could end in a forged question, so the last line names the tool again.
   const size = length.toLocaleString('en-US')
-  return `Run ${name} ${shown}\nRun ${name} with these ${size} characters? [y/N/reason] `
+  return `Run ${name} ${args}\nRun ${name} with these ${size} characters? [y/N/reason] `
 }
 
 function readDenial(denial: unknown): [string, string] {

@@ -3,6 +3,6 @@
 import { integer } from '../settings.ts'
 
 export const APPROVAL_SETTINGS = {
-  /** How long a turn waits for a person. */
+  /** How long a turn can be pending. */
   waitingSeconds: integer(86400, 1, 31_536_000),
 }

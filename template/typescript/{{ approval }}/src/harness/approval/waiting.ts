@@ -13,7 +13,7 @@ import * as adapter from './adapter.ts'
 
 export type Reasons = ReadonlyMap<string, string | null>
 
-/** A request to go on: null for each call that is approved, or why it is denied. */
+/** A request that resumes a turn: null for an approved call, or the reason of a denial. */
 export class Answers extends TurnRequest {
   readonly reasons: Reasons
 
@@ -27,46 +27,45 @@ export class Answers extends TurnRequest {
   }
 }
 
-/** A turn that waits. */
+/** A pending turn. */
 const WAITING = z.object({
   turn: z.int(),
   key: z.string().nullable(), // of the last request
   prompt_key: z.string().nullable(), // of the first request
   prompt: z.string(),
   reply: z.string(), // so far
-  // An id is that of the call, with a mark: models number calls, and an answer is to one wait.
+  // An id has a mark: models reuse ids, and an answer is for one approval.
   calls: z.array(z.object({ id: z.string(), tool: z.string(), input: z.unknown() })),
   until: z.int(), // in unix seconds
   messages: z.array(z.unknown()), // of the turn
   kept: z.record(z.string(), z.unknown()).optional().catch({}), // by capabilities
-  other: z.looseObject({}), // what else the framework keeps
+  other: z.looseObject({}), // other state of the framework
 })
 export type Waiting = z.infer<typeof WAITING>
 
-/** The `app_data` of a snapshot, with the turn that waits. */
-type Kept = LastTurn & { pending?: Waiting | undefined; claim?: string | undefined }
+/** The `app_data` of a snapshot, with the pending turn. */
+type PendingData = LastTurn & { pending?: Waiting | undefined; claim?: string | undefined }
 
 /**
- * Turns of which it is unknown whether this process has claimed them, by session and claim; at
- * most 64 MiB of them.
+ * Turns that this process may have claimed, by session and claim: at most 64 MiB.
  */
 const CLAIMS = new LRUCache<string, Waiting>({
   maxSize: 64 * 1024 * 1024,
   sizeCalculation: (waiting) => JSON.stringify(waiting).length,
 })
 
-/** Return the turn of a session that waits, and has not expired. */
+/** Return the pending turn, or a turn that this process may have claimed. */
 export function findWaiting({ id, last }: Session): Waiting | undefined {
-  const { pending, claim } = Object(last) as Partial<Kept>
+  const { pending, claim } = Object(last) as Partial<PendingData>
   const stored = WAITING.safeParse(pending).data
   const waiting = stored ?? CLAIMS.get(`${id} ${claim}`)
   return waiting && Date.now() / 1000 < waiting.until ? waiting : undefined
 }
 
 /**
- * Begin a turn of a session in which one waits, or answers.
+ * Begin a turn and drop the pending turn, or resume the pending turn.
  *
- * Throws AgentError `not_waiting` unless exactly the calls that wait are answered.
+ * Throws AgentError `not_waiting` unless the answers match the pending calls.
  */
 export async function begin(session: Session, turn: Turn): Promise<Stage | TurnResult | undefined> {
   const waiting = findWaiting(session)
@@ -87,8 +86,8 @@ export async function begin(session: Session, turn: Turn): Promise<Stage | TurnR
     return turn.result('replayed', session.stored?.isRolledBack ? ['rolled_back'] : [])
   }
   if (isAnswer) {
-    const what = `These tool calls wait, and all must be answered: ${ids.join(', ')}.`
-    throw new AgentError('not_waiting', waiting ? what : '')
+    const detail = `These tool calls are pending; answer all of them: ${ids.join(', ')}.`
+    throw new AgentError('not_waiting', waiting ? detail : '')
   }
   const stage = await session.stage(turn, request.follow(session))
   stage.marks.add('dropped')
@@ -120,7 +119,7 @@ async function goOn(
   return stage
 }
 
-/** Return reasons by the ids that the model gave to calls, without the marks of the wait. */
+/** Return reasons by the ids that the model gave to calls, without the marks of the approval. */
 export function byCall(reasons: Reasons): Reasons {
   const named = new Map<string, string | null>()
   for (const [id, reason] of reasons) named.set(id.slice(0, id.lastIndexOf('.')), reason)
@@ -136,19 +135,19 @@ export function byCall(reasons: Reasons): Reasons {
 async function claim(stage: Stage, waiting: Waiting): Promise<void> {
   const { session } = stage
   const { id, stored, sessions } = session
-  const { pending, claim: earlier } = session.last as Kept
+  const { pending, claim: earlier } = session.last as PendingData
   if (!pending) {
     CLAIMS.delete(`${id} ${earlier}`) // this process has claimed it
     return
   }
   const [taken, last] = committedOf(session)
   // A unique claim tells this process from others that claim the same turn.
-  const own = randomUUID()
-  const name = `${id} ${own}`
+  const claimId = randomUUID()
+  const name = `${id} ${claimId}`
   CLAIMS.set(name, waiting)
   let claimed
   try {
-    await session.save(taken, { ...last, claim: own } as LastTurn, stored)
+    await session.save(taken, { ...last, claim: claimId } as LastTurn, stored)
     claimed = await sessions.store.load(id)
   } catch (error) {
     // If the store has failed, the claim may be saved, now or later.
@@ -158,13 +157,13 @@ async function claim(stage: Stage, waiting: Waiting): Promise<void> {
   }
   CLAIMS.delete(name)
   if (!claimed?.snapshot) throw new AgentError('not_waiting')
-  const found = JSON.parse(claimed.snapshot).app_data.claim
-  if (found !== own) throw new AgentError('session_conflict')
+  const storedClaim = JSON.parse(claimed.snapshot).app_data.claim
+  if (storedClaim !== claimId) throw new AgentError('session_conflict')
   stage.stored = claimed
 }
 
 /** Return the committed snapshot and data, without the pending turn and its claim. */
-function committedOf({ snapshot }: Session): [FrameworkSnapshot, Kept] {
+function committedOf({ snapshot }: Session): [FrameworkSnapshot, PendingData] {
   const { app_data: last, ...taken } = snapshot!
   return [taken, { ...last, pending: undefined, claim: undefined }]
 }
@@ -178,8 +177,8 @@ export async function wait(
   const { session, turn } = stage
   const { number, key, prompt, reply, kept } = turn
   if (new Set(turn.waiting.map(({ id }) => id)).size < turn.waiting.length) {
-    // One answer would be to both of them.
-    throw new AgentError('model_failed', '', 'two tool calls that wait have the same id')
+    // One answer would apply to both calls.
+    throw new AgentError('model_failed', '', 'two pending tool calls have the same id')
   }
   const { messages, ...other } = taken.data
   const mark = randomUUID().slice(0, 8)
@@ -199,20 +198,21 @@ export async function wait(
     other,
   }
   const none = { actor: session.actor, turn: 0, key: null, reply: '', turns: [] }
-  const empty: [FrameworkSnapshot, Kept] = [{ ...taken, data: { messages: [] } }, none]
+  const empty: [FrameworkSnapshot, PendingData] = [{ ...taken, data: { messages: [] } }, none]
   const [before, last] = session.last ? committedOf(session) : empty
-  const record: Kept = { ...last, pending: waiting }
-  session.checkSize(serialize({ ...before, app_data: record })) // it costs no older turn
+  const record: PendingData = { ...last, pending: waiting }
+  // A pending turn displaces no older turn.
+  session.checkSize(serialize({ ...before, app_data: record }))
   await session.save(before, record, stage.stored)
   turn.waiting = callsOf(waiting)
   return turn.result('waiting', [...stage.marks])
 }
 
-/** Return the calls that wait, by the ids that an answer names. */
+/** Return the pending calls, by the ids of their approvals. */
 function callsOf({ calls }: Waiting): ToolCall[] {
   return calls.map(({ id, tool: name, input }) => ({ id, name, input }))
 }
 
-function isEqual(some: Set<string>, others: Set<string>): boolean {
-  return some.size === others.size && [...some].every((id) => others.has(id))
+function isEqual(left: Set<string>, right: Set<string>): boolean {
+  return left.size === right.size && [...left].every((id) => right.has(id))
 }

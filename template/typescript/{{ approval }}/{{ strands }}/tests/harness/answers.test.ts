@@ -13,7 +13,7 @@ import { Client, SESSION } from './client.ts'
 import { Payments } from './payments.ts'
 import { reply, toolCall } from './script.ts'
 
-describe('an approval is that of one call only, although its id contains another', () => {
+describe('an approval is for one call, even if its id contains another id', () => {
   function interruptOf(callId: string): string {
     return `hook:beforeToolCall:${callId}:gate`
   }
@@ -38,11 +38,11 @@ describe('an approval is that of one call only, although its id contains another
   }
 
   test('at its end', () => isApprovedAlone('A', 'z:A'))
-  test('at the end of the denied one', () => isApprovedAlone('z:A', 'A'))
+  test('at the end of the denied id', () => isApprovedAlone('z:A', 'A'))
   test('at its beginning', () => isApprovedAlone('A', 'A:z'))
-  test('at the beginning of the denied one', () => isApprovedAlone('A:z', 'A'))
+  test('at the beginning of the denied id', () => isApprovedAlone('A:z', 'A'))
   test('in another order', () => isApprovedAlone('z:A', 'A:z'))
-  test('in another order of the denied one', () => isApprovedAlone('A:z', 'z:A'))
+  test('in another order of the denied id', () => isApprovedAlone('A:z', 'z:A'))
 })
 
 describe('a call with broken arguments', () => {

@@ -120,8 +120,11 @@ export class Auth extends Capability<AuthSettings> {
       log('WARNING', 'refused: a header names a different actor than the token')
       throw new AgentError('session_forbidden', 'A header names a different actor than the token.')
     }
-    const own = { authorization: `Bearer ${this.settings.apiToken}`, [NAMES[0]!]: actor }
-    for (const [name, value] of Object.entries(own)) {
+    const identityHeaders = {
+      authorization: `Bearer ${this.settings.apiToken}`,
+      [NAMES[0]!]: actor,
+    }
+    for (const [name, value] of Object.entries(identityHeaders)) {
       headers[name] = value
       sent[name] = [value]
     }

@@ -1,4 +1,4 @@
-// The public keys of an issuer of tokens, found as OpenID Connect Discovery 1.0 says.
+// The public keys of a token issuer, from OpenID Connect Discovery 1.0.
 
 import { createLocalJWKSet, errors, importJWK, type JWK, type JWTVerifyGetKey } from 'jose'
 
@@ -48,9 +48,10 @@ export class Keys {
   /** Read the keys. Throws IssuerUnavailable. */
   async read(): Promise<void> {
     const place = `${this.#issuer.replace(/\/+$/, '')}/.well-known/openid-configuration`
-    const found = await get(place)
-    if (found.issuer !== this.#issuer) throw new IssuerUnavailable(`${place} is of another issuer`)
-    const uri = String(found.jwks_uri)
+    const metadata = await get(place)
+    if (metadata.issuer !== this.#issuer)
+      throw new IssuerUnavailable(`${place} is of another issuer`)
+    const uri = String(metadata.jwks_uri)
     if (!this.#isAllowed(uri)) {
       throw new IssuerUnavailable(`${place}: jwks_uri must be an https address`)
     }
@@ -92,9 +93,10 @@ export class Keys {
 async function isUsable(key: unknown): Promise<boolean> {
   if (typeof key !== 'object' || key === null) return false
   const { use = 'sig', kty, alg, crv } = key as JWK
-  const own = kty === 'RSA' ? 'RS256' : crv === 'P-256' ? 'ES256' : crv === 'Ed25519' ? 'EdDSA' : ''
-  if (use !== 'sig' || !own || (alg ?? own) !== own) return false
-  return importJWK(key as JWK, own).then(
+  const algorithm =
+    kty === 'RSA' ? 'RS256' : crv === 'P-256' ? 'ES256' : crv === 'Ed25519' ? 'EdDSA' : ''
+  if (use !== 'sig' || !algorithm || (alg ?? algorithm) !== algorithm) return false
+  return importJWK(key as JWK, algorithm).then(
     () => true,
     () => false,
   )

@@ -10,7 +10,7 @@ const PERIODS = new Map([
   [60, 'minute'],
   [86_400, 'day'],
 ])
-const MAX_COUNTERS = 100_000 // of one process; then those that were used least recently start again
+const MAX_COUNTERS = 100_000 // per process; beyond it, the least recently used counters restart
 
 type Kind = 'turns' | 'tokens'
 
@@ -43,14 +43,14 @@ export class Limits {
   counters: Counters = new InProcess()
   /** The turns that have sent a request to a model. */
   readonly admitted = new WeakSet<Turn>()
-  readonly #turns: readonly [seconds: number, most: number][]
-  readonly #tokens: readonly [seconds: number, most: number][]
+  readonly #turns: readonly [seconds: number, maximum: number][]
+  readonly #tokens: readonly [seconds: number, maximum: number][]
 
   constructor(settings: AuthSettings) {
     const limits = (minute: number, day: number) =>
       [...PERIODS.keys()]
         .map((seconds, at): [number, number] => [seconds, [minute, day][at]!])
-        .filter(([, most]) => most > 0)
+        .filter(([, maximum]) => maximum > 0)
     this.#turns = limits(settings.actorTurnsPerMinute, settings.actorTurnsPerDay)
     this.#tokens = limits(settings.actorTokensPerMinute, settings.actorTokensPerDay)
   }
@@ -65,9 +65,9 @@ export class Limits {
     const now = Date.now() / 1000
     const error = await this.spend(actor, 0, now)
     if (error) throw error
-    for (const [seconds, most] of this.#turns) {
+    for (const [seconds, maximum] of this.#turns) {
       const sum = await this.#add(actor, 'turns', 1, seconds, now)
-      if (sum > most) throw usedUp('turns', most, seconds, now)
+      if (sum > maximum) throw usedUp('turns', maximum, seconds, now)
     }
   }
 
@@ -78,21 +78,21 @@ export class Limits {
    */
   async spend(actor: string, tokens: number, now: number): Promise<AgentError | null> {
     let error: AgentError | null = null
-    for (const [seconds, most] of this.#tokens) {
+    for (const [seconds, maximum] of this.#tokens) {
       const sum = await this.#add(actor, 'tokens', tokens, seconds, now)
-      if (sum - tokens >= most) error ??= usedUp('tokens', most, seconds, now)
+      if (sum - tokens >= maximum) error ??= usedUp('tokens', maximum, seconds, now)
     }
     return error
   }
 
   async #add(
     actor: string,
-    what: Kind,
+    kind: Kind,
     number: number,
     seconds: number,
     now: number,
   ): Promise<number> {
-    const name = `${what}:${seconds}:${Math.floor(now / seconds)}:${actor}`
+    const name = `${kind}:${seconds}:${Math.floor(now / seconds)}:${actor}`
     try {
       return await this.counters.add(name, number, seconds)
     } catch (error) {
@@ -103,8 +103,8 @@ export class Limits {
   }
 }
 
-function usedUp(what: Kind, most: number, seconds: number, now: number): AgentError {
-  const limit = `${most} ${what} per ${PERIODS.get(seconds)}`
+function usedUp(kind: Kind, maximum: number, seconds: number, now: number): AgentError {
+  const limit = `${maximum} ${kind} per ${PERIODS.get(seconds)}`
   const error = new AgentError('rate_limited', `This actor has used up ${limit}.`)
   return Object.assign(error, { retryAfter: Math.floor(seconds - (now % seconds)) + 1 })
 }

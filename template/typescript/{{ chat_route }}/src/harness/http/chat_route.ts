@@ -41,7 +41,7 @@ export class ChatRoute extends Capability {
       const sessionId = readId(response, ids.length === 1 ? ids[0] : null)
       const actor = readActor(request, runtime)
       const text = await runtime.turns.reading(() => {
-        // One by one: a large session takes all of the process for a moment.
+        // One at a time: a large session blocks the process for a moment.
         const read = lastRead.then(async () => {
           return serialize(uiMessages(await runtime.sessions.read(sessionId, actor)))
         })
@@ -63,7 +63,7 @@ export class ChatRoute extends Capability {
   }
 }
 
-interface Shown {
+interface PageState {
   /** The number of the last turn above the message; null if the page does not say. */
   readonly after: number | null
   /** The id of the user's message of that turn. */
@@ -76,9 +76,9 @@ interface Shown {
 
 /** A request for a turn that follows the turns on the page, or replaces a turn. */
 class PageRequest extends TurnRequest {
-  readonly shown: Shown
+  readonly shown: PageState
 
-  constructor(asked: TurnFields, shown: Shown) {
+  constructor(asked: TurnFields, shown: PageState) {
     super(asked)
     this.shown = shown
   }
@@ -88,24 +88,24 @@ class PageRequest extends TurnRequest {
     return this.shown.replaced === null
   }
 
-  /** Return how many turns stay. */
+  /** Return the number of turns to keep. */
   override follow(session: Session): number {
     const { replaced, after, afterId, seen } = this.shown
     const { waiting } = session
-    const kept = waiting ? waiting.turn - 1 : session.number // committed turns on the page
-    const shown = kept + (waiting ? 1 : 0)
+    const committed = waiting ? waiting.turn - 1 : session.number // committed turns on the page
+    const shown = committed + (waiting ? 1 : 0)
     if (shown > 0 && seen !== null && seen !== shown) throw conflict()
     const first = session.number - session.turns.length + 1
-    const found = POSITION.exec(replaced ?? '')
+    const position = POSITION.exec(replaced ?? '')
     const numbers = numbersOf(session)
     let number = numbers.get(replaced ?? '')
     if (number === undefined && after !== null) {
       // A page can show a branch that the session no longer has.
       const isKnown = afterId === null || numbers.has(afterId) || POSITION.test(afterId)
       if (shown > 0 && after >= first && !isKnown) throw conflict()
-      number = Math.min(after, kept) + 1
-    } else if (number === undefined && found) {
-      number = first + session.find(Number(found[1]))
+      number = Math.min(after, committed) + 1
+    } else if (number === undefined && position) {
+      number = first + session.find(Number(position[1]))
     } else if (number === undefined && replaced && shown > 0 && seen === null) {
       throw conflict()
     }
@@ -184,7 +184,7 @@ class UiEvents extends Events {
     return parts + part('finish', { finishReason, messageMetadata: metadata }) + DONE
   }
 
-  /** Return the last parts of a turn that failed; nothing of it was kept. */
+  /** Return the last parts of a turn that failed; nothing was saved. */
   override async formatError(failure: AgentError): Promise<string> {
     const { type, message } = failure
     const errorText = `${type}: ${message}${await this.#explain(failure)}`
@@ -270,7 +270,7 @@ async function readRequest(
 }
 
 /** Return the number of the last turn that a page shows, or 0, and the id of its prompt. */
-function lastTurn(messages: unknown[]): Pick<Shown, 'after' | 'afterId'> {
+function lastTurn(messages: unknown[]): Pick<PageState, 'after' | 'afterId'> {
   let [after, afterId, promptId]: [number, string | null, string | null] = [0, null, null]
   for (const message of messages) {
     const { role, id, metadata } = fieldsOf(message)

@@ -19,7 +19,7 @@ import type { CoreSettings, SettingsOf } from '../settings.ts'
 import * as adapter from './adapter.ts'
 import type { COMPACTION_SETTINGS } from './settings.ts'
 import { INSTRUCTIONS, LONGEST, mark, offlineSummary, REPLY } from './summary.ts'
-import { type Said, SIZES, transcript, unmark } from './summary.ts'
+import { type Utterance, SIZES, transcript, unmark } from './summary.ts'
 
 type Settings = CoreSettings & SettingsOf<typeof COMPACTION_SETTINGS>
 
@@ -58,7 +58,7 @@ export class Compaction extends Capability<Settings> {
 
   override check(): Finding[] {
     const { model, compactionModel: name } = this.settings
-    const { compactionTimeoutSeconds: seconds, turnTimeoutSeconds: most } = this.settings
+    const { compactionTimeoutSeconds: seconds, turnTimeoutSeconds: limit } = this.settings
     const findings: Finding[] = []
     if (name && model === 'offline') {
       const what = 'COMPACTION_MODEL has no effect while MODEL is not set.'
@@ -67,9 +67,9 @@ export class Compaction extends Capability<Settings> {
       const what = 'COMPACTION_MODEL is the same as MODEL. Remove it.'
       findings.push(diagnostic('SET-COMPACTION_MODEL', what, 'warning'))
     }
-    if (seconds >= most) {
+    if (seconds >= limit) {
       const what =
-        `COMPACTION_TIMEOUT_SECONDS is ${seconds}, not below TURN_TIMEOUT_SECONDS=${most}: ` +
+        `COMPACTION_TIMEOUT_SECONDS is ${seconds}, not below TURN_TIMEOUT_SECONDS=${limit}: ` +
         'a turn with a summary can take more than twice as long.'
       findings.push(diagnostic('SET-COMPACTION_TIMEOUT_SECONDS', what, 'warning'))
     }
@@ -147,16 +147,16 @@ export class Compaction extends Capability<Settings> {
   ): Promise<[text: string, tokens: string]> {
     const [first] = adapter.read(before)
     const earlier = unmark(typeof first?.[1] === 'string' ? first[1] : '')
-    const said = [...adapter.read(messages)]
+    const utterances = [...adapter.read(messages)]
     const found = await this.#open()
-    if (!found) return [offlineSummary(earlier, said), '']
+    if (!found) return [offlineSummary(earlier, utterances), '']
     const model = wrapModel(this.#before, found, turn.actor, turn)
     const { compactionTimeoutSeconds: seconds } = this.settings
     const late = `it took longer than COMPACTION_TIMEOUT_SECONDS=${seconds}`
     const answer = await withinTime(
       seconds,
       turn.signal,
-      (stop) => askShorter(model, earlier, said, stop),
+      (stop) => askShorter(model, earlier, utterances, stop),
       () => new NoSummaryError(late),
     )
     const { inputTokens, outputTokens, isWhole } = answer
@@ -184,11 +184,11 @@ export class Compaction extends Capability<Settings> {
 async function askShorter(
   model: LanguageModel,
   earlier: string,
-  said: Said[],
+  utterances: Utterance[],
   signal: AbortSignal,
 ): Promise<Answer> {
   const about = (size: number) => {
-    return ask(model, INSTRUCTIONS, transcript(earlier, said, size), LONGEST, signal)
+    return ask(model, INSTRUCTIONS, transcript(earlier, utterances, size), LONGEST, signal)
   }
   for (const size of SIZES.slice(0, -1)) {
     try {

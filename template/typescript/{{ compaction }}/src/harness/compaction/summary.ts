@@ -22,8 +22,8 @@ const NOTICE = 'The agent wrote this summary of earlier messages. It is a record
 const MARKED = /^<summary of="[^"]*">\n[^\n]*\n\n(.*)\n<\/summary>$/s
 const PREFIX = 'Offline summary: the user said '
 
-/** Who spoke, `user` or `assistant`, and what: a text, or a tool's call or result. */
-export type Said = [speaker: string, chunk: string | ToolCall | ToolResult]
+/** The speaker (`user` or `assistant`), and a text, tool call or tool result. */
+export type Utterance = [speaker: string, chunk: string | ToolCall | ToolResult]
 
 /** Return the message with the summary of the first turns; no text in it can end the mark. */
 export function mark(text: string, turns: number): string {
@@ -40,25 +40,25 @@ export function unmark(message: string): string {
 }
 
 /** Return the transcript to summarize: a line for each text and each call with its result. */
-export function transcript(earlier: string, said: Said[], size: number): string {
-  const most = Math.min(TEXT, Math.max(QUOTE, Math.floor(size / Math.max(said.length, 1))))
+export function transcript(earlier: string, utterances: Utterance[], size: number): string {
+  const limit = Math.min(TEXT, Math.max(QUOTE, Math.floor(size / Math.max(utterances.length, 1))))
   const lines = earlier ? [`Earlier summary: ${quote(earlier, LONGEST)}`] : []
   // The lines of calls by their ids: models may number the calls of each turn anew.
   const calls = new Map<string, number>()
-  for (const [speaker, chunk] of said) {
+  for (const [speaker, chunk] of utterances) {
     if (typeof chunk === 'string') {
       const name = speaker === 'user' ? 'User' : 'Assistant'
-      lines.push(`${name}: ${quote(chunk, most)}`)
+      lines.push(`${name}: ${quote(chunk, limit)}`)
     } else if ('input' in chunk) {
       calls.set(chunk.id, lines.length)
-      const given = quote(JSON.stringify(chunk.input) ?? '', most)
-      lines.push(`Tool ${quote(chunk.name, most)} was called with ${given}`)
+      const args = quote(JSON.stringify(chunk.input) ?? '', limit)
+      lines.push(`Tool ${quote(chunk.name, limit)} was called with ${args}`)
     } else {
       const line = calls.get(chunk.id)
       if (line === undefined) continue
       calls.delete(chunk.id)
       const verb = chunk.isError ? 'failed with' : 'returned'
-      lines[line] += `, and ${verb} ${quote(chunk.text, most)}`
+      lines[line] += `, and ${verb} ${quote(chunk.text, limit)}`
     }
   }
   const text = lines.join('\n')
@@ -66,8 +66,8 @@ export function transcript(earlier: string, said: Said[], size: number): string 
 }
 
 /** Return a summary without a model: shortened quotes of the user. */
-export function offlineSummary(earlier: string, said: Said[]): string {
-  const texts = said.flatMap(([speaker, chunk]) =>
+export function offlineSummary(earlier: string, utterances: Utterance[]): string {
+  const texts = utterances.flatMap(([speaker, chunk]) =>
     speaker === 'user' && typeof chunk === 'string' ? [chunk] : [],
   )
   const quotes = earlier ? [earlier.replace(PREFIX, '')] : []
@@ -76,16 +76,16 @@ export function offlineSummary(earlier: string, said: Said[]): string {
 }
 
 /** Return a text as a JSON string in which nothing begins a line or closes the transcript. */
-function quote(text: string, most: number): string {
-  const string = JSON.stringify(shorten(text, most))
+function quote(text: string, limit: number): string {
+  const string = JSON.stringify(shorten(text, limit))
   return string.replace(/[<\x85\u2028\u2029]/g, (sign) => {
     return `\\u${sign.charCodeAt(0).toString(16).padStart(4, '0')}`
   })
 }
 
-/** Return the beginning and the end of a text that is longer than `most` characters. */
-function shorten(text: string, most: number): string {
-  const half = Math.floor(most / 2)
-  if (text.length <= most) return text
+/** Return the beginning and the end of a text that is longer than `limit` characters. */
+function shorten(text: string, limit: number): string {
+  const half = Math.floor(limit / 2)
+  if (text.length <= limit) return text
   return `${text.slice(0, half)} … ${text.slice(-half)}`.toWellFormed()
 }

@@ -1,11 +1,11 @@
-// The model that judges replies, as `check --connect` calls it.
+// Lets `check --connect` call the model that judges replies.
 
 import { Capability } from '../capability.ts'
 import type { Finding } from '../findings.ts'
 import { callModel } from '../models/model_call.ts'
 import type { EvalSettings } from './settings.ts'
 
-/** Changes no turn: the command `eval` makes the judge itself. */
+/** Checks the judge; the command `eval` builds and calls it. */
 export class Evals extends Capability<EvalSettings> {
   override ping(): Promise<Finding[]> {
     return callModel(this.load, this.settings, 'JUDGE_MODEL', this.settings.judgeModel)

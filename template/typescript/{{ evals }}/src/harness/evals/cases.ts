@@ -1,19 +1,19 @@
-// Reads cases from the YAML files in evals/, which the JSON Schema there describes.
+// Reads cases from the YAML files in evals/; evals/schema.json describes them.
 
 import { globSync, readFileSync } from 'node:fs'
 
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 import { type Document, isNode, LineCounter, parseDocument } from 'yaml'
 
-/** A call of a tool, as it is expected or as the model makes it offline. */
+/** A tool call: an expectation, or a step of the offline model. */
 export interface Step {
   readonly tool: string
   readonly input?: Record<string, unknown>
-  /** What its answer contains. */
+  /** A part of the tool's answer. */
   readonly answer?: string
 }
 
-/** The answer of a tool. */
+/** An answer that replaces the code of a tool. */
 export interface Stub {
   readonly input?: Record<string, unknown>
   readonly answer?: unknown
@@ -30,49 +30,50 @@ export interface Expect {
   readonly judge?: string
 }
 
-export interface Asked {
+/** A turn of a case. */
+export interface CaseTurn {
   readonly prompt: string
   readonly offline?: readonly (string | Step)[]
   readonly expect?: Expect
 }
 
-/** A case, as its file has it. */
-export interface Declared {
+/** The data of a case in its file. */
+export interface CaseData {
   readonly name: string
   readonly actor?: string
   readonly real?: boolean
   readonly seconds?: number
   readonly tools?: Record<string, Stub[]>
-  readonly turns: readonly Asked[]
+  readonly turns: readonly CaseTurn[]
 }
 
-/** A case, the place of its first line, and why it cannot run. */
+/** A case, the file and line of its start, and the errors that keep it from running. */
 export interface Case {
   readonly name: string
   readonly place: string
-  readonly data: Partial<Declared>
+  readonly data: Partial<CaseData>
   readonly errors: string[]
 }
 
 /** A turn of a stored session. */
-export interface Stored {
+export interface StoredTurn {
   readonly prompt: string
   readonly calls: { tool: string; input: unknown; answer: string; failed: boolean }[]
   reply: string
 }
 
-/** Return the cases of all files, or those of these names, with their errors. */
+/** Return all cases, or only those with these names; invalid cases have errors. */
 export function readCases(names: readonly string[], folder = 'evals'): Case[] {
   const schema = JSON.parse(readFileSync(`${folder}/schema.json`, 'utf8'))
   const validate = new Ajv2020({ allErrors: true, strict: false }).compile(schema)
   const known = new Map<string, Case>()
   for (const path of globSync(`${folder}/*.{yaml,yml}`).toSorted()) {
     if (path.endsWith('promptfooconfig.yaml')) continue
-    for (const found of read(path.replaceAll('\\', '/'), validate)) {
-      const same = known.get(found.name)
-      const errors = same ? [`${found.place}: ${same.place} has the same name`] : found.errors
-      const name = same ? found.place : found.name
-      known.set(name, { ...found, name, errors })
+    for (const item of read(path.replaceAll('\\', '/'), validate)) {
+      const same = known.get(item.name)
+      const errors = same ? [`${item.place}: ${same.place} has the same name`] : item.errors
+      const name = same ? item.place : item.name
+      known.set(name, { ...item, name, errors })
     }
   }
   const unknown = names.filter((name) => !known.has(name))
@@ -81,7 +82,7 @@ export function readCases(names: readonly string[], folder = 'evals'): Case[] {
     known.set(name, { name, place: '', data: {}, errors })
   }
   return [...known.values()].filter(({ name, errors }) => {
-    // A case that is not found may be a case with an error.
+    // The name of an invalid case is unknown, so report invalid cases too.
     const isSuspect = unknown.length > 0 && errors.length > 0
     return names.length === 0 || names.includes(name) || isSuspect
   })
@@ -89,7 +90,7 @@ export function readCases(names: readonly string[], folder = 'evals'): Case[] {
 
 function read(path: string, validate: ValidateFunction): Case[] {
   const lines = new LineCounter()
-  const failed = (line: number, errors: string[]): Case => {
+  const invalid = (line: number, errors: string[]): Case => {
     return { name: `${path}:${line}`, place: `${path}:${line}`, data: {}, errors }
   }
   let document, data
@@ -99,29 +100,29 @@ function read(path: string, validate: ValidateFunction): Case[] {
     const [error] = document.errors
     if (error) {
       const { line } = lines.linePos(error.pos[0])
-      return [failed(line, [`${path}:${line}: ${error.message}`])]
+      return [invalid(line, [`${path}:${line}: ${error.message}`])]
     }
-    data = document.toJS() as { cases: Declared[] }
+    data = document.toJS() as { cases: CaseData[] }
   } catch {
-    return [failed(1, [`${path}:1: it is not YAML in UTF-8`])]
+    return [invalid(1, [`${path}:1: the file is not YAML in UTF-8`])]
   }
-  const found = new Map<number, string[]>()
+  const errorsByCase = new Map<number, string[]>()
   validate(data)
   for (const { instancePath, message = '', params } of validate.errors ?? []) {
-    const where = instancePath.split('/').slice(1)
-    const index = where[0] === 'cases' && where.length > 1 ? Number(where[1]) : -1
-    const line = lineOf(document, where, lines)
-    const [value = ''] = Object.values(params).filter((one) => typeof one === 'string')
-    const what = `${path}:${line}: it ${message}${message.includes(value) ? '' : `: ${value}`}`
-    found.set(index, [...(found.get(index) ?? []), what])
+    const location = instancePath.split('/').slice(1)
+    const index = location[0] === 'cases' && location.length > 1 ? Number(location[1]) : -1
+    const line = lineOf(document, location, lines)
+    const [value = ''] = Object.values(params).filter((param) => typeof param === 'string')
+    const error = `${path}:${line}: it ${message}${message.includes(value) ? '' : `: ${value}`}`
+    errorsByCase.set(index, [...(errorsByCase.get(index) ?? []), error])
   }
-  const ofFile = found.get(-1)
-  if (ofFile) return [failed(1, ofFile)]
-  return data.cases.map((declared, index) => {
+  const fileErrors = errorsByCase.get(-1)
+  if (fileErrors) return [invalid(1, fileErrors)]
+  return data.cases.map((caseData, index) => {
     const line = lineOf(document, ['cases', index], lines)
-    const errors = found.get(index)
-    if (errors) return failed(line, errors)
-    return { name: declared.name, place: `${path}:${line}`, data: declared, errors: [] }
+    const errors = errorsByCase.get(index)
+    if (errors) return invalid(line, errors)
+    return { name: caseData.name, place: `${path}:${line}`, data: caseData, errors: [] }
   })
 }
 

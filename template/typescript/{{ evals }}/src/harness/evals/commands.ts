@@ -13,7 +13,7 @@ import { Runtime } from '../runtime.ts'
 import { type Case, readCases } from './cases.ts'
 import { config } from './promptfoo.ts'
 import { failures, junit, passed, sum, summary, table } from './report.ts'
-import { Runner, type Runs } from './run.ts'
+import { type Run, Runner, type Runs } from './run.ts'
 import { caseOf } from './session_case.ts'
 import type { EvalSettings } from './settings.ts'
 import { Stubs } from './stubs.ts'
@@ -32,7 +32,7 @@ const OPTIONS = {
 } as const
 const PROMPTFOO = 'evals/promptfooconfig.yaml'
 
-/** Run the cases in evals/; exit with 1 if a case fails. */
+/** Run all cases in evals/, or only the given names; exit with 1 if a case fails. */
 export async function evaluate(args: string[], app: App<EvalSettings>): Promise<void> {
   const { values, positionals } = parseArgs({ args, allowPositionals: true, options: OPTIONS })
   if (values.model) process.env.MODEL = values.model
@@ -43,25 +43,25 @@ export async function evaluate(args: string[], app: App<EvalSettings>): Promise<
   const cases = readCases(positionals)
   if (values.promptfoo) {
     writeFileSync(PROMPTFOO, stringify(config(cases), { aliasDuplicateObjects: false }))
-    const how = `npx promptfoo eval -j 1 -c ${PROMPTFOO}`
-    return console.log(`${PROMPTFOO} is written. While \`serve\` runs: ${how}`)
+    const next = `npx promptfoo eval -j 1 -c ${PROMPTFOO}`
+    return console.log(`Wrote ${PROMPTFOO}. Start \`serve\`, then run: ${next}`)
   }
   const [repeat, jobs] = [count('repeat', values.repeat, 1), count('jobs', values.jobs, 4)]
   const before = values.against ? readResults(values.against) : {}
   const runs = await run(app, cases, repeat, jobs)
   console.log(`\n\n${table(runs, before)}`)
-  const shown = failures(runs)
-  if (shown) console.log(`\n${shown}`)
+  const details = failures(runs)
+  if (details) console.log(`\n${details}`)
   const all = Object.values(runs)
-  const failed = all.filter((them) => passed(them) < them.length).length
-  const left = cases.length - all.length
+  const failed = all.filter((caseRuns) => passed(caseRuns) < caseRuns.length).length
+  const notRun = cases.length - all.length
   const tokens = sum(all.flat(), 'tokens')
-  const unfinished = left ? `, ${left} not run` : ''
+  const unfinished = notRun ? `, ${notRun} not run` : ''
   console.log(`\n${all.length} cases, ${failed} failed${unfinished}; ${tokens} tokens.`)
   if (values.json) writeFileSync(values.json, JSON.stringify({ cases: runs }, null, 1))
   if (values.junit) writeFileSync(values.junit, junit(runs))
   if (values.summary) writeFileSync(values.summary, summary(runs, before))
-  process.exitCode = failed || left || cases.length === 0 ? 1 : 0
+  process.exitCode = failed || notRun || cases.length === 0 ? 1 : 0
 }
 
 async function run(
@@ -74,34 +74,34 @@ async function run(
   const agent = await app.load.agent()
   const capabilities: Capability[] = await app.makeCapabilities(settings)
   capabilities.push(new Stubs(settings, [], app.load))
-  // Without what reaches a store or a memory, or reads their secrets.
-  const others = capabilities.filter((capability) => !('tracedAs' in capability))
+  // Only cases with `real: true` reach stores and memories and read their secrets.
+  const withoutStores = capabilities.filter((capability) => !('tracedAs' in capability))
   const isReal = cases.some(({ data }) => data.real)
-  const needed = isReal ? capabilities : others
+  const needed = isReal ? capabilities : withoutStores
   findings.push(...checkAgent(agent))
   findings.push(...(await app.checkModel(settings)))
   findings.push(...(await checkAll(needed)))
   refuseErrors(findings)
   if (settings.model === 'offline') {
-    console.log('MODEL is not set: the lines `offline` of the cases answer.')
+    console.log('MODEL is not set: the `offline` lines of the cases replace the model.')
   }
-  const unconnected = others.filter((capability) => !('readsSecrets' in capability))
-  const runtime = new Runtime(settings, agent, app.load, unconnected)
+  const isolated = withoutStores.filter((capability) => !('readsSecrets' in capability))
+  const runtime = new Runtime(settings, agent, app.load, isolated)
   const real = isReal ? new Runtime(settings, agent, app.load, capabilities) : runtime
   const stop = new AbortController()
-  process.once('SIGINT', () => stop.abort()) // finished runs are kept
+  process.once('SIGINT', () => stop.abort()) // keep the finished runs
   surviveLateErrors()
   logging.hasTurns = false
-  const opened = [...new Set([runtime, real])]
+  const runtimes = [...new Set([runtime, real])]
   try {
-    for (const one of opened) await one.open()
+    for (const item of runtimes) await item.open()
     const runner = new Runner(settings, runtime, real)
-    const done = (one: Runs[string][number]) => {
-      process.stdout.write(one.skipped ? 's' : one.failures.length > 0 ? 'F' : '.')
+    const done = (finished: Run) => {
+      process.stdout.write(finished.skipped ? 's' : finished.failures.length > 0 ? 'F' : '.')
     }
     return await runner.runAll(cases, { repeat, jobs, stop: stop.signal, done })
   } finally {
-    for (const one of opened) await one.close()
+    for (const item of runtimes) await item.close()
   }
 }
 
@@ -121,10 +121,10 @@ async function sessionCase(app: App<EvalSettings>, session: string): Promise<str
   }
 }
 
-function count(name: string, given: string | undefined, usual: number): number {
-  const number = Number(given ?? usual)
+function count(name: string, text: string | undefined, fallback: number): number {
+  const number = Number(text ?? fallback)
   if (Number.isInteger(number) && number >= 1 && number <= 1000) return number
-  throw new CommandError(`--${name} is a whole number from 1 to 1000.`, 2)
+  throw new CommandError(`--${name} must be a whole number from 1 to 1000.`, 2)
 }
 
 function readResults(path: string): Runs {
@@ -132,7 +132,7 @@ function readResults(path: string): Runs {
     const { cases } = JSON.parse(readFileSync(path, 'utf8'))
     if (typeof cases === 'object' && cases) return cases as Runs
   } catch {
-    // It is said below.
+    // The error below covers this case, too.
   }
-  throw new CommandError(`${path} is not a file that --json wrote.`)
+  throw new CommandError(`${path} has no results: pass a file that --json wrote.`)
 }

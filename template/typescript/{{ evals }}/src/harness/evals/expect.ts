@@ -6,10 +6,10 @@ import { Ajv2020 } from 'ajv/dist/2020.js'
 
 import type { Expect, Step } from './cases.ts'
 
-const LONGEST = 200 // characters of a value in a line
+const MAX_LENGTH = 200 // characters of a quoted value
 
 /** A tool call and its answer. */
-export interface SeenCall {
+export interface ToolCallRecord {
   readonly tool: string
   readonly input: unknown
   answer?: string
@@ -17,9 +17,9 @@ export interface SeenCall {
 }
 
 /** The record of a turn. */
-export interface Seen {
+export interface TurnRecord {
   readonly prompt: string
-  readonly calls: readonly SeenCall[]
+  readonly calls: readonly ToolCallRecord[]
   readonly reply: string
   readonly outcome: string
   readonly detail: string
@@ -28,71 +28,73 @@ export interface Seen {
   judge?: string
 }
 
-/** Return in which ways a turn is not as expected, a line each. */
-export function failuresOf(seen: Seen, expect: Expect): string[] {
-  const { reply } = seen
+/** Compare the record of a turn with its expectations; return one line per difference. */
+export function failuresOf(record: TurnRecord, expect: Expect): string[] {
+  const { reply } = record
   const { contains = [], lacks = [], matches, schema } = expect.reply ?? {}
   const { outcome = 'committed' } = expect
-  const found: string[] = []
-  if (seen.outcome !== outcome) {
-    found.push(`the turn ended as ${seen.outcome}, not ${outcome}${seen.detail}`)
+  const failures: string[] = []
+  if (record.outcome !== outcome) {
+    failures.push(`the turn ended as ${record.outcome}, not ${outcome}${record.detail}`)
   }
   for (const text of contains) {
-    if (!reply.includes(text)) found.push(`the reply lacks ${show(text)}`)
+    if (!reply.includes(text)) failures.push(`the reply lacks ${quote(text)}`)
   }
   for (const text of lacks) {
-    if (reply.includes(text)) found.push(`the reply contains ${show(text)}`)
+    if (reply.includes(text)) failures.push(`the reply contains ${quote(text)}`)
   }
   if (matches !== undefined) {
     try {
       const isMatch = new RegExp(matches, 'u').test(reply)
-      if (!isMatch) found.push(`the reply does not match ${show(matches)}`)
+      if (!isMatch) failures.push(`the reply does not match ${quote(matches)}`)
     } catch (error) {
-      found.push(`${show(matches)} is no regular expression: ${(error as Error).message}`)
+      failures.push(`${quote(matches)} is not a regular expression: ${(error as Error).message}`)
     }
   }
-  if (schema) found.push(...notAsSchema(reply, schema))
-  if (expect.tools) found.push(...otherCalls(seen.calls, expect.tools))
-  const called = new Set(seen.calls.map(({ tool }) => tool))
-  for (const name of expect.never ?? []) if (called.has(name)) found.push(`${name} was called`)
+  if (schema) failures.push(...schemaErrors(reply, schema))
+  if (expect.tools) failures.push(...compareCalls(record.calls, expect.tools))
+  const called = new Set(record.calls.map(({ tool }) => tool))
+  for (const name of expect.never ?? []) if (called.has(name)) failures.push(`${name} was called`)
   for (const limit of ['tokens', 'seconds'] as const) {
-    const most = expect[limit]
-    if (most !== undefined && seen[limit] > most) {
-      found.push(`it took ${seen[limit]} ${limit}, more than ${most}`)
+    const maximum = expect[limit]
+    if (maximum !== undefined && record[limit] > maximum) {
+      failures.push(`it took ${record[limit]} ${limit}, more than ${maximum}`)
     }
   }
-  return found
+  return failures
 }
 
-/** Whether arguments have these values; others may be any. */
-export function fits(wanted: Record<string, unknown>, given: unknown): boolean {
-  const values = Object(given)
-  return Object.entries(wanted).every(([name, value]) => isDeepStrictEqual(values[name], value))
+/** Return whether the arguments include the expected values. */
+export function fits(expected: Record<string, unknown>, input: unknown): boolean {
+  const values = Object(input)
+  return Object.entries(expected).every(([name, value]) => isDeepStrictEqual(values[name], value))
 }
 
-function otherCalls(calls: readonly SeenCall[], wanted: readonly Step[]): string[] {
+function compareCalls(calls: readonly ToolCallRecord[], expected: readonly Step[]): string[] {
   const areSame =
-    calls.length === wanted.length && calls.every((call, at) => isSame(call, wanted[at]!))
-  return areSame ? [] : [`it called ${inWords(calls)}, not ${inWords(wanted)}`]
+    calls.length === expected.length && calls.every((call, at) => isSame(call, expected[at]!))
+  return areSame ? [] : [`it called ${describe(calls)}, not ${describe(expected)}`]
 }
 
-function isSame(call: SeenCall, { tool, input = {}, answer = '' }: Step): boolean {
+function isSame(call: ToolCallRecord, { tool, input = {}, answer = '' }: Step): boolean {
   return call.tool === tool && fits(input, call.input) && (call.answer ?? '').includes(answer)
 }
 
-function inWords(calls: readonly Pick<SeenCall, 'tool' | 'answer'>[] | readonly Step[]): string {
-  const shown = calls.map(({ tool, input = {}, answer }: Step) => {
+function describe(
+  calls: readonly Pick<ToolCallRecord, 'tool' | 'answer'>[] | readonly Step[],
+): string {
+  const descriptions = calls.map(({ tool, input = {}, answer }: Step) => {
     return `${tool} ${JSON.stringify(input)}${answer === undefined ? '' : ` -> ${answer}`}`
   })
-  return shown.join(', ').slice(0, LONGEST) || 'nothing'
+  return descriptions.join(', ').slice(0, MAX_LENGTH) || 'nothing'
 }
 
-function notAsSchema(reply: string, schema: object): string[] {
+function schemaErrors(reply: string, schema: object): string[] {
   let validate, data
   try {
     validate = new Ajv2020({ allErrors: true, strict: false }).compile(schema)
   } catch (error) {
-    return [`the schema is invalid: ${(error as Error).message.slice(0, LONGEST)}`]
+    return [`the schema is invalid: ${(error as Error).message.slice(0, MAX_LENGTH)}`]
   }
   try {
     data = JSON.parse(reply)
@@ -105,6 +107,6 @@ function notAsSchema(reply: string, schema: object): string[] {
   })
 }
 
-function show(value: unknown): string {
-  return JSON.stringify(value).slice(0, LONGEST)
+function quote(value: unknown): string {
+  return JSON.stringify(value).slice(0, MAX_LENGTH)
 }

@@ -1,11 +1,11 @@
-// Writes the cases for promptfoo, which has a viewer and a red team.
+// Converts cases for promptfoo, which has a viewer and a red team.
 
 import { randomUUID } from 'node:crypto'
 
 import type { Case } from './cases.ts'
 
 const HEAD = {
-  description: 'The cases of evals/, asked over POST /invocations of a server that runs.',
+  description: 'The cases in evals/, sent to POST /invocations of a running server.',
   prompts: ['{{prompt}}'],
   providers: [
     {
@@ -25,9 +25,9 @@ const HEAD = {
   ],
 }
 
-/** Return the configuration: each turn is a test, in the session of its case. */
+/** Return the configuration; each turn is a test in the session of its case. */
 export function config(cases: readonly Case[]): object {
-  const run = randomUUID().slice(0, 8) // the sessions of an earlier file are not continued
+  const run = randomUUID().slice(0, 8) // earlier files used other sessions
   const tests = cases.flatMap(({ name, data }) => {
     return (data.turns ?? []).map(({ prompt, expect = {} }, index) => {
       const { contains = [], lacks = [], matches, schema } = expect.reply ?? {}

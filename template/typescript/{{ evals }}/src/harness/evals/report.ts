@@ -1,4 +1,4 @@
-// Reports the results: a table, transcripts, and files for CI.
+// Formats results: a table, transcripts, and files for CI.
 
 import { type Run, type Runs, transcript } from './run.ts'
 import { describeChange, interval } from './statistics.ts'
@@ -30,7 +30,7 @@ export function verdict(runs: readonly Run[], before: readonly Run[] = []): stri
   if (!isOffline(runs)) {
     return `${text}: ${describeChange(count, number, countBefore, numberBefore)}`
   }
-  // A script answers, so nothing is left to chance.
+  // The offline model is scripted: any difference is a change.
   if (countBefore === numberBefore) return `${text}: broken`
   return count === number ? `${text}: fixed` : text
 }
@@ -46,7 +46,7 @@ function areComparable(runs: readonly Run[], before: readonly Run[] = []): boole
 
 type Row = readonly [name: string, runs: readonly Run[], result: string]
 
-/** Return name, runs and verdict of all cases that a model answered, and of each case. */
+/** Return a row (name, runs, verdict) for all comparable cases together, and for each case. */
 function rowsOf(all: Runs, before: Runs): Row[] {
   const rows = Object.entries(all).map(([name, runs]): Row => {
     return [name, runs, verdict(runs, before[name])]
@@ -55,13 +55,13 @@ function rowsOf(all: Runs, before: Runs): Row[] {
     return areComparable(runs, before[name]) && !isOffline(runs)
   })
   if (shared.length < 2) return rows
-  // A small decline in many cases is significant only in their sum.
+  // A small decline in many cases is significant only for all of them together.
   const now = shared.flatMap(([, runs]) => runs)
   const earlier = shared.flatMap(([name]) => before[name] ?? [])
   return [[`all ${shared.length} cases`, now, verdict(now, earlier)], ...rows]
 }
 
-/** Return a line for each case: its result, tokens and time. */
+/** Return a table with one line per case: tokens, seconds and result. */
 export function table(all: Runs, before: Runs): string {
   const rows = rowsOf(all, before)
   const width = Math.max(4, ...rows.map(([name]) => name.length))
@@ -74,22 +74,22 @@ export function table(all: Runs, before: Runs): string {
 }
 
 /** Return the tokens or the seconds of runs. */
-export function sum(runs: readonly Run[], what: 'seconds' | 'tokens'): number {
-  return runs.reduce((total, run) => total + (run[what] ?? 0), 0)
+export function sum(runs: readonly Run[], field: 'seconds' | 'tokens'): number {
+  return runs.reduce((total, run) => total + (run[field] ?? 0), 0)
 }
 
-/** Return the first run of each case that failed: its transcript, and why. */
+/** Return the transcript and the failures of each failed case, from its first failed run. */
 export function failures(all: Runs): string {
   const failed = Object.entries(all).filter(([, runs]) => passed(runs) < runs.length)
-  const shown = failed.map(([name, runs]) => {
+  const texts = failed.map(([name, runs]) => {
     const place = runs[0]?.place
     const head = place && place !== name ? `${name} (${place})` : name
     return [head, ...example(runs).split('\n')].filter(Boolean).join('\n    ')
   })
-  return shown.join('\n\n')
+  return texts.join('\n\n')
 }
 
-/** Return the first run that failed, and why, or the first run if none failed. */
+/** Return the transcript and failures of the first failed run, or else of the first run. */
 function example(runs: readonly Run[]): string {
   const run = runs.find(({ failures }) => failures.length > 0) ?? runs[0]
   if (!run) return ''
@@ -104,13 +104,13 @@ export function junit(all: Runs): string {
     const [first] = runs
     if (first?.skipped) return `${open}><skipped message="${escape(first.skipped)}" /></testcase>`
     if (passed(runs) === runs.length) return `${open} />`
-    const why = escape(failures({ [name]: runs }))
-    return `${open}><failure message="${escape(verdict(runs))}">${why}</failure></testcase>`
+    const details = escape(failures({ [name]: runs }))
+    return `${open}><failure message="${escape(verdict(runs))}">${details}</failure></testcase>`
   })
   return `<testsuite name="evals" tests="${cases.length}">${cases.join('')}</testsuite>\n`
 }
 
-/** Return Markdown: the table, and examples of each case that changed, failed cases first. */
+/** Return Markdown: the table, and examples of changed cases; failed cases come first. */
 export function summary(all: Runs, before: Runs): string {
   const rows = rowsOf(all, before).toSorted(([, left], [, right]) => {
     return Number(passed(left) === left.length) - Number(passed(right) === right.length)
@@ -125,7 +125,7 @@ export function summary(all: Runs, before: Runs): string {
     if (!Object.hasOwn(all, name)) continue
     const [earlier, now] = [example(before[name] ?? []), example(runs)]
     if (now === earlier || (!earlier && passed(runs) === runs.length)) continue
-    const cells = [earlier, now].map((shown) => `<td><pre>${plain(shown)}</pre></td>`)
+    const cells = [earlier, now].map((text) => `<td><pre>${escapeInMarkdown(text)}</pre></td>`)
     const details = [
       '',
       `<details><summary>${escape(name)}</summary><table>`,
@@ -140,17 +140,17 @@ export function summary(all: Runs, before: Runs): string {
   return omitted > 0 ? `${text}\n${omitted} more examples do not fit here.\n` : text
 }
 
-/** Return a text for HTML in Markdown: a blank line would end the HTML, and @ tell somebody. */
-function plain(text: string): string {
+/** Escape text for HTML in Markdown: a blank line ends the HTML, and @ notifies users. */
+function escapeInMarkdown(text: string): string {
   const half = EXAMPLE_LIMIT / 2
-  // The end has the reasons.
+  // The failures are at the end.
   const short =
     text.length > EXAMPLE_LIMIT ? `${text.slice(0, half)}\n...\n${text.slice(-half)}` : text
   return escape(short).replaceAll('\n', '&#10;').replaceAll('@', '&#64;')
 }
 
-/** Return a text for XML, without the characters that it does not allow. */
+/** Escape text for XML, and remove characters that XML forbids. */
 function escape(text: string): string {
   const allowed = text.toWellFormed().replace(/[^\n\x20-\ufffd\u{10000}-\u{10ffff}]/gu, '')
-  return allowed.replace(/[&<>"]/g, (one) => ESCAPES[one]!)
+  return allowed.replace(/[&<>"]/g, (character) => ESCAPES[character]!)
 }

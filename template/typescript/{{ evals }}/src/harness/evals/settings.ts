@@ -3,7 +3,7 @@
 import { type CoreSettings, type SettingsOf, string } from '../settings.ts'
 
 export const EVAL_SETTINGS = {
-  judgeModel: string(), // says whether a reply is as a sentence says
+  judgeModel: string(), // judges replies (`judge` in a case)
 }
 
 export type EvalSettings = CoreSettings & SettingsOf<typeof EVAL_SETTINGS>

@@ -1,8 +1,8 @@
-// How sure a count of passed runs is.
+// Statistics of pass rates: confidence interval, and Fisher's exact test.
 
-const SIGNIFICANCE = 0.05 // a difference with a smaller p-value is significant
+const SIGNIFICANCE = 0.05 // differences with a smaller p-value are significant
 
-/** Return the Wilson interval of 95 % for a share of passed runs, from 0 to 1. */
+/** Return the 95 % Wilson interval of a pass rate; its bounds are from 0 to 1. */
 export function interval(passed: number, runs: number): [number, number] {
   const [share, z] = [passed / runs, 1.96]
   const middle = share + (z * z) / (2 * runs)
@@ -17,19 +17,19 @@ export function fisherP(passed: number, runs: number, before: number, runsBefore
   const weight = (count: number) => choose(runs, count) * choose(runsBefore, all - count)
   const [low, high] = [Math.max(0, all - runsBefore), Math.min(runs, all)]
   const weights = Array.from({ length: high - low + 1 }, (_, index) => weight(low + index))
-  const asRare = weights.filter((one) => one <= weight(passed))
-  const rare = asRare.reduce((sum, one) => sum + one, 0n)
-  return Number((rare * 1_000_000n) / choose(runs + runsBefore, all)) / 1_000_000
+  const tail = weights.filter((value) => value <= weight(passed))
+  const ways = tail.reduce((sum, value) => sum + value, 0n)
+  return Number((ways * 1_000_000n) / choose(runs + runsBefore, all)) / 1_000_000
 }
 
-/** Return whether a difference between shares of passed runs is significant. */
+/** Describe the difference of two pass rates, and whether it is significant. */
 export function describeChange(
   passed: number,
   runs: number,
   before: number,
   runsBefore: number,
 ): string {
-  // With few runs not even a change from all to none is significant.
+  // With few runs, even a drop from all passed to none is not significant.
   if (fisherP(0, runs, runsBefore, runsBefore) >= SIGNIFICANCE) return 'too few runs to compare'
   const p = fisherP(passed, runs, before, runsBefore)
   const value = p >= 0.001 ? `p = ${p.toFixed(3)}` : 'p < 0.001'

@@ -1,16 +1,16 @@
-// Gives the turns of cases their tools, and offline their model, as a capability.
+// A capability that replaces tools, and offline the model, in the turns of cases.
 
 import { Capability, type Options } from '../capability.ts'
 import { type TurnFields, type Turn, TurnRequest } from '../contract.ts'
-import { namesOf, scripted, withStubs } from './adapter.ts'
-import type { Asked, Declared, Stub } from './cases.ts'
+import { namesOf, scriptedModel, stubTools } from './adapter.ts'
+import type { CaseData, CaseTurn, Stub } from './cases.ts'
 import { fits } from './expect.ts'
 
-/** A case and its turn; `problems` become failures. */
+/** A case and its turn; errors of stubs are added to `failures`. */
 interface Task {
-  readonly declared: Partial<Declared>
-  readonly asked: Asked
-  readonly problems: string[]
+  readonly caseData: Partial<CaseData>
+  readonly caseTurn: CaseTurn
+  readonly failures: string[]
 }
 
 /** A request for a turn of a case. */
@@ -23,31 +23,33 @@ export class EvalRequest extends TurnRequest {
   }
 }
 
-/** Prepares the turns of cases; other turns stay as they are. */
+/** Prepares the turns of cases; does not change other turns. */
 export class Stubs extends Capability {
   override prepare(turn: Turn, options: Options): void {
     const { request } = turn
     if (!(request instanceof EvalRequest)) return
-    const { declared, asked, problems } = request.task
-    const stubs = declared.tools ?? {}
+    const { caseData, caseTurn, failures } = request.task
+    const stubs = caseData.tools ?? {}
     const names = namesOf(options.tools)
-    for (const name of Object.keys(stubs).filter((one) => !names.includes(one))) {
-      problems.push(`there is no tool ${name}; the agent has ${names.join(', ') || 'none'}`)
+    for (const name of Object.keys(stubs).filter((tool) => !names.includes(tool))) {
+      failures.push(`the agent has no tool ${name}; its tools: ${names.join(', ') || 'none'}`)
     }
-    options.tools = withStubs(options.tools, (name) => {
+    options.tools = stubTools(options.tools, (name) => {
       const answers = Object.hasOwn(stubs, name) ? stubs[name] : undefined
-      return answers && (async (given: unknown) => answer(name, answers, problems, given))
+      return answers && (async (input: unknown) => answer(name, answers, failures, input))
     })
-    if (this.settings.model === 'offline' && asked.offline) options.model = scripted(asked.offline)
+    if (this.settings.model === 'offline' && caseTurn.offline) {
+      options.model = scriptedModel(caseTurn.offline)
+    }
   }
 }
 
-function answer(name: string, stubs: Stub[], problems: string[], given: unknown): string {
-  const stub = stubs.find(({ input = {} }) => fits(input, given))
+function answer(name: string, stubs: Stub[], failures: string[], input: unknown): string {
+  const stub = stubs.find((it) => fits(it.input ?? {}, input))
   if (!stub) {
-    const what = `no answer of ${name} is for ${JSON.stringify(given).slice(0, 200)}`
-    problems.push(what)
-    throw new Error(what)
+    const failure = `\`tools\` has no answer of ${name} for ${JSON.stringify(input).slice(0, 200)}`
+    failures.push(failure)
+    throw new Error(failure)
   }
   if (stub.error !== undefined) throw new Error(stub.error)
   const { answer: text = '' } = stub

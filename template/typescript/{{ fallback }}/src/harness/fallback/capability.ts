@@ -8,7 +8,7 @@ import type { LanguageModel } from '../echo_model.ts'
 import type { Modules } from '../modules.ts'
 import type { CoreSettings, SettingsOf } from '../settings.ts'
 import * as adapter from './adapter.ts'
-import { Second } from './second.ts'
+import { FallbackSwitch } from './second.ts'
 import type { FALLBACK_SETTINGS } from './settings.ts'
 
 type Settings = CoreSettings & SettingsOf<typeof FALLBACK_SETTINGS>
@@ -39,11 +39,11 @@ export class Fallback extends Capability<Settings> {
       const hint = 'MODEL_FALLBACK is the same model as MODEL. Set a different model.'
       return [diagnostic('SET-MODEL_FALLBACK', hint)]
     }
-    const { fallbackSeconds: seconds, turnTimeoutSeconds: most } = this.settings
+    const { fallbackSeconds: seconds, turnTimeoutSeconds: limit } = this.settings
     const hint =
-      `FALLBACK_SECONDS is ${seconds}, not below TURN_TIMEOUT_SECONDS=${most}: ` +
+      `FALLBACK_SECONDS is ${seconds}, not below TURN_TIMEOUT_SECONDS=${limit}: ` +
       'if MODEL hangs, the turn times out before the fallback.'
-    return seconds < most ? [] : [diagnostic('SET-FALLBACK_SECONDS', hint, 'warning')]
+    return seconds < limit ? [] : [diagnostic('SET-FALLBACK_SECONDS', hint, 'warning')]
   }
 
   /** Call the fallback model. */
@@ -66,7 +66,7 @@ export class Fallback extends Capability<Settings> {
       this.model ??= this.#build()
       return wrapModel(this.#before, await this.model, turn.actor, turn)
     }
-    adapter.withFallback(options, new Second(turn, name, build, fallbackSeconds))
+    adapter.withFallback(options, new FallbackSwitch(turn, name, build, fallbackSeconds))
   }
 
   async #build(): Promise<LanguageModel> {

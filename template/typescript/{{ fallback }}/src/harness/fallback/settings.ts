@@ -1,9 +1,9 @@
-// The setting of the second model.
+// The settings of the fallback model.
 
 import { integer, string } from '../settings.ts'
 
 export const FALLBACK_SETTINGS = {
-  /** Which model answers where MODEL fails. */
+  /** The model that answers if MODEL fails. */
   modelFallback: string('(?!offline$).+', 'the id of a model'),
   /** How long MODEL has for its first content. */
   fallbackSeconds: integer(120, 1, 86_400),

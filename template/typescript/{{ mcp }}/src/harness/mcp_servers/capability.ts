@@ -1,7 +1,7 @@
-// The MCP servers of an agent: their tools, each under a unique name.
+// The MCP servers as a capability: their tools, each under a unique name.
 //
-// A server that is down causes only a warning. It is tried again by the next turn, which does not
-// wait for it, and by each call of one of its tools.
+// A server that is down causes only a warning. The next turn reconnects in the background; a call of
+// one of its tools reconnects first.
 
 import type { Ajv } from '@modelcontextprotocol/client/validators/ajv'
 
@@ -13,30 +13,30 @@ import type { NamedTool } from '../tools.ts'
 import { namesOf, toTool } from './adapter.ts'
 import { loadClient, Server, type Tool } from './connection.ts'
 import { readServers, report } from './file.ts'
-import { type Repaired, validName, withHash } from './schemas.ts'
+import { type RepairedTool, validName, withHash } from './schemas.ts'
 import type { McpSettings } from './settings.ts'
 
-const START_SECONDS = 10 // how long a start waits for all servers
-const MAX_TOOLS = 128 // of OpenAI, with the agent's own
+const START_SECONDS = 10 // time limit of a start, for all servers
+const MAX_TOOLS = 128 // limit of OpenAI; includes the agent's tools
 const MAX_WARNINGS = 100
 const RESERVED = ['add_memory', 'search_memory'] // tools of long-term memory
 
-type Offered = readonly [server: Server, tool: Tool, repaired: Repaired]
+type OfferedTool = readonly [server: Server, tool: Tool, repaired: RepairedTool]
 
 /** The servers of the file; does nothing if the file declares none. */
 export class McpServers extends Capability<McpSettings> {
-  #made: Server[] | null = null
+  #cachedServers: Server[] | null = null
   #tools: NamedTool[] = []
   #ajv: InstanceType<typeof Ajv> | null = null
   #isOpen = false
-  #ownNames: string[] = [] // of the agent's tools
-  readonly #counts = new Map<string, string>() // by server: how many tools it lists and are offered
-  readonly #names = new Map<string, string>() // by server and tool, as long as it is listed
+  #agentNames: string[] = [] // of the agent's tools
+  readonly #counts = new Map<string, string>() // by server: listed and offered tools
+  readonly #names = new Map<string, string>() // by server and tool; only listed tools
   readonly #warned = new Set<string>()
 
   get #servers(): Server[] {
     const seconds = this.settings.mcpTimeoutSeconds
-    return (this.#made ??= readServers(this.settings)[0].map(
+    return (this.#cachedServers ??= readServers(this.settings)[0].map(
       (declared) => new Server(declared, seconds, () => this.#nameTools()),
     ))
   }
@@ -48,7 +48,7 @@ export class McpServers extends Capability<McpSettings> {
   /** Return a finding for each server that does not answer. */
   override async ping(): Promise<Finding[]> {
     const { isVerbose } = logging
-    logging.isVerbose = true // it prints how many tools each server lists
+    logging.isVerbose = true // prints the number of tools of each server
     await this.#connect(this.settings.mcpTimeoutSeconds + 1)
     logging.isVerbose = isVerbose
     const findings = this.#servers.flatMap(({ declared, problem }) => {
@@ -68,27 +68,27 @@ export class McpServers extends Capability<McpSettings> {
   async #connect(seconds: number): Promise<void> {
     if (this.#servers.length === 0) return
     const { TOOLS } = await this.load.agent()
-    this.#ownNames = namesOf(TOOLS)
+    this.#agentNames = namesOf(TOOLS)
     const { Ajv } = await import('@modelcontextprotocol/client/validators/ajv')
     await loadClient() // slow: loaded before the servers' time limit starts
     this.#ajv = new Ajv({ strict: false, validateFormats: false, logger: false })
-    const waiting = new Set(this.#servers)
-    const tries = this.#servers.map(async (server) => {
+    const pending = new Set(this.#servers)
+    const attempts = this.#servers.map(async (server) => {
       await server.connect().catch(() => {}) // the failure is already logged
-      waiting.delete(server)
+      pending.delete(server)
     })
     let timer
     const expiry = new Promise((resolve) => (timer = setTimeout(resolve, seconds * 1000)))
-    await Promise.race([Promise.all(tries), expiry])
+    await Promise.race([Promise.all(attempts), expiry])
     clearTimeout(timer)
-    for (const { declared } of waiting) {
+    for (const { declared } of pending) {
       log('WARNING', `MCP server ${declared.name} has not answered yet; starting without it`)
     }
     this.#isOpen = true
     this.#nameTools()
   }
 
-  /** Close all connections, and end all processes. */
+  /** Close all connections and terminate all processes. */
   override async close(): Promise<void> {
     await Promise.all(this.#servers.map((server) => server.close()))
   }
@@ -97,7 +97,7 @@ export class McpServers extends Capability<McpSettings> {
     return this.#tools
   }
 
-  /** Begin to connect to servers that are down; the turn does not wait for them. */
+  /** Reconnect servers that are down; the turn does not wait for them. */
   override prepare(): void {
     for (const server of this.#isOpen ? this.#servers : []) server.retry()
   }
@@ -136,17 +136,17 @@ export class McpServers extends Capability<McpSettings> {
     }
   }
 
-  /** Return the tools to offer, at most MAX_TOOLS with those of the agent. */
-  #select(): Offered[] {
-    const room = MAX_TOOLS - new Set([...this.#ownNames, ...RESERVED]).size
-    const offered: Offered[] = []
+  /** Return the tools to offer: at most MAX_TOOLS, including the agent's. */
+  #select(): OfferedTool[] {
+    const room = MAX_TOOLS - new Set([...this.#agentNames, ...RESERVED]).size
+    const offered: OfferedTool[] = []
     for (const server of this.#servers) {
       const known = new Set<string>()
-      const warn = (what: string) => this.#warn(`MCP server ${server.declared.name}: ${what}`)
+      const warn = (text: string) => this.#warn(`MCP server ${server.declared.name}: ${text}`)
       for (const tool of server.tools) {
         if (offered.length >= room) {
-          const what = `the limit of ${MAX_TOOLS} tools, with those of the agent, is reached`
-          warn(`${what}; further tools are left out`)
+          const problem = `the limit of ${MAX_TOOLS} tools, including the agent's, is reached`
+          warn(`${problem}; further tools are left out`)
           break
         }
         const name = validName(tool.name)
@@ -154,7 +154,7 @@ export class McpServers extends Capability<McpSettings> {
         if (!/[A-Za-z0-9]/.test(tool.name)) {
           warn('a tool whose name has no ASCII letter or digit is left out')
         } else if (known.has(tool.name)) {
-          warn(`two tools are ${name}; one is left out`)
+          warn(`two tools are named ${name}; the second is left out`)
         } else if (repaired instanceof Error) {
           warn(`tool ${name} is left out: ${repaired.message}`)
         } else {
@@ -168,37 +168,44 @@ export class McpServers extends Capability<McpSettings> {
     return offered
   }
 
-  /** Name the tools that have no name yet: a taken name is prefixed with the server's. */
-  #name(offered: readonly Offered[]): void {
+  /** Name new tools; prefix a taken name with the server's name. */
+  #name(offered: readonly OfferedTool[]): void {
     const keys = this.#servers.flatMap((server) => server.tools.map((tool) => keyOf(server, tool)))
     const current = new Set(keys)
     for (const key of this.#names.keys()) if (!current.has(key)) this.#names.delete(key)
-    const listed = this.#servers.map(({ tools }) => new Set(tools.map(({ name }) => folded(name))))
-    const own = new Set([...this.#ownNames, ...RESERVED].map(folded))
-    // The tools whose names providers accept come first: they keep them.
-    const isOdd = ([, { name }]: Offered) => Number(name !== validName(name))
-    for (const [server, tool] of offered.toSorted((one, other) => isOdd(one) - isOdd(other))) {
+    const listed = this.#servers.map(
+      ({ tools }) => new Set(tools.map(({ name }) => normalized(name))),
+    )
+    const reserved = new Set([...this.#agentNames, ...RESERVED].map(normalized))
+    // Tools with valid names come first, so that they keep their names.
+    const isInvalid = ([, { name }]: OfferedTool) => Number(name !== validName(name))
+    for (const [server, tool] of offered.toSorted(
+      (left, right) => isInvalid(left) - isInvalid(right),
+    )) {
       const key = keyOf(server, tool)
       if (this.#names.has(key)) continue
       const [owner, plain] = [server.declared.name, validName(tool.name)]
-      const given = [...this.#names].map(([known, name]) => [known, folded(name)] as const)
+      const assigned = [...this.#names].map(([known, name]) => [known, normalized(name)] as const)
       const isTaken =
-        own.has(folded(plain)) ||
-        given.some(([known, name]) => !known.startsWith(`${owner}\n`) && name === folded(plain)) ||
-        listed.filter((names) => names.has(folded(plain))).length > 1
+        reserved.has(normalized(plain)) ||
+        assigned.some(
+          ([known, name]) => !known.startsWith(`${owner}\n`) && name === normalized(plain),
+        ) ||
+        listed.filter((names) => names.has(normalized(plain))).length > 1
       let name = isTaken ? validName(`${owner}_${plain}`) : plain
-      const isUsed = own.has(folded(name)) || given.some(([, other]) => other === folded(name))
+      const isUsed =
+        reserved.has(normalized(name)) || assigned.some(([, taken]) => taken === normalized(name))
       if (isUsed) name = withHash(name, `${owner} ${tool.name}`)
       this.#names.set(key, name)
       if (name !== plain) {
-        const what = `the tool name ${plain} is taken; this tool is named ${name}`
-        this.#warn(`MCP server ${owner}: ${what}`)
+        const problem = `the tool name ${plain} is taken; this tool is named ${name}`
+        this.#warn(`MCP server ${owner}: ${problem}`)
       }
     }
   }
 
-  /** Return why providers would refuse a tool: each turn would fail. */
-  #problemOf(name: string, { description, schema }: Repaired): string {
+  /** Return the reason why providers reject a tool, or an empty string. */
+  #problemOf(name: string, { description, schema }: RepairedTool): string {
     const { type: _, ...rest } = schema
     if (this.#ajv?.validateSchema(rest) !== true) return 'its schema is not valid'
     return problemsOf(name, description, schema)[0] ?? ''
@@ -216,6 +223,6 @@ function keyOf(server: Server, tool: Tool): string {
 }
 
 /** Return a name as Strands compares it: `a-b` and `a_b` cannot both be registered. */
-function folded(name: string): string {
+function normalized(name: string): string {
   return validName(name).replaceAll('-', '_')
 }

@@ -4,7 +4,7 @@ import type {
   CallToolResult,
   Client,
   StreamableHTTPClientTransport,
-  Tool as Listed,
+  Tool as ListedTool,
   Transport,
 } from '@modelcontextprotocol/client'
 
@@ -12,47 +12,48 @@ import { withinTime } from '../deadline.ts'
 import { describe, log } from '../log.ts'
 import { isObject, type Schema } from '../tool_schemas.ts'
 import { type Declaration, find } from './file.ts'
-import { NotRepairableError, Repaired } from './schemas.ts'
+import { NotRepairableError, RepairedTool } from './schemas.ts'
 
 const RETRY_MS = 5000 // turns try a server at most this often
 const MAX_PAGES = 1000
 const MAX_LISTED = 10_000 // tools of a server
-const MAX_MESSAGES = 1000 // during a call that fails
-const MAX_WORDS = 200 // characters of a server's own words
+const MAX_MESSAGES = 1000 // of a server during a call, before the call fails
+const MAX_ERROR_CHARS = 200 // of a server's error message
 const MAX_RESPONSE_BYTES = 67_108_864
-const MAX_TEXT_CHARS = 100_000 // of a result, before the limit of all tools
-// A process behind a proxy or a CA of its own reaches nothing without these, in either case.
+const MAX_RECEIVED_CHARS = 100_000 // of a result, before MAX_RESULT_CHARS cuts it
+// A server's process needs these variables behind a proxy or with a private CA.
 const PROXIES = ['HTTP_PROXY', 'HTTPS_PROXY', 'ALL_PROXY', 'NO_PROXY']
 const CERTIFICATES = ['SSL_CERT_FILE', 'SSL_CERT_DIR', 'REQUESTS_CA_BUNDLE', 'NODE_EXTRA_CA_CERTS']
-const PASSED = [...PROXIES, ...PROXIES.map((name) => name.toLowerCase()), ...CERTIFICATES]
+const PASSED_VARIABLES = [...PROXIES, ...PROXIES.map((name) => name.toLowerCase()), ...CERTIFICATES]
 
-/** A server that cannot be used, and why. */
+/** The server cannot be used; the message is the reason. */
 class ServerDown extends Error {}
 
-/** The failure of a call; the model gets its text. */
+/** A tool failed; the model gets the message. */
 class ToolFailed extends Error {}
 
 /** A tool as its server lists it; only the name is known to be a string. */
 export class Tool {
   readonly name: string
   readonly #declared: Schema
-  #repaired: Repaired | NotRepairableError | null = null
+  #repaired: RepairedTool | NotRepairableError | null = null
 
-  constructor({ name, _meta }: Listed) {
+  constructor({ name, _meta }: ListedTool) {
     this.name = name
     this.#declared = _meta?.declared as Schema
   }
 
   /** The declaration for model providers, or the reason for its absence. */
-  get repaired(): Repaired | NotRepairableError {
+  get repaired(): RepairedTool | NotRepairableError {
     return (this.#repaired ??= this.#repair())
   }
 
-  #repair(): Repaired | NotRepairableError {
+  #repair(): RepairedTool | NotRepairableError {
     const { description, inputSchema } = this.#declared
-    const isDescribed = typeof description === 'string' && description.trim()
+    const hasDescription = typeof description === 'string' && description.trim()
     try {
-      return new Repaired(isDescribed ? description : this.name, inputSchema) // none may be empty
+      // No provider accepts an empty description.
+      return new RepairedTool(hasDescription ? description : this.name, inputSchema)
     } catch (error) {
       if (error instanceof NotRepairableError) return error
       log('WARNING', `MCP: the repair of a tool failed: ${describe(error)}`)
@@ -61,43 +62,43 @@ export class Tool {
   }
 }
 
-/** A connection to a server. */
+/** A connection to a server; it reports its end and changes of the tools. */
 class Connection {
   readonly tools: Promise<Tool[]>
   isOver = false
   isReady = false
   readonly #declared: Declaration
-  readonly #lost: (problem: string) => void
-  readonly #changed: (tools: Tool[]) => void
+  readonly #onLost: (problem: string) => void
+  readonly #onTools: (tools: Tool[]) => void
   #client: Client | null = null
-  #words = ''
-  #received = 0 // messages
-  #problem = 'the connection was lost' // why, when it is over
+  #lastLine = ''
+  #received = 0 // number of messages
+  #problem = 'the connection was lost' // the reason for the end
   #group: number | null = null
 
   constructor(
     declared: Declaration,
     seconds: number,
-    lost: (problem: string) => void,
-    changed: (tools: Tool[]) => void,
+    onLost: (problem: string) => void,
+    onTools: (tools: Tool[]) => void,
   ) {
     this.#declared = declared
-    this.#lost = lost
-    this.#changed = changed
-    const late = () => {
-      const words = this.#words && `: ${this.#words}`
-      return new ServerDown(`it did not answer within ${seconds} seconds${words}`)
+    this.#onLost = onLost
+    this.#onTools = onTools
+    const expired = () => {
+      const lastLine = this.#lastLine && `: ${this.#lastLine}`
+      return new ServerDown(`it did not answer within ${seconds} seconds${lastLine}`)
     }
     const connect = () => this.#connect(seconds)
     const { signal } = new AbortController()
-    this.tools = withinTime(seconds, signal, connect, late).catch(async (error) => {
+    this.tools = withinTime(seconds, signal, connect, expired).catch(async (error) => {
       this.isOver = true
       void this.close()
       throw new ServerDown(this.#reason(error))
     })
   }
 
-  /** Call a tool; null: the server has lost the session, and did not call it. */
+  /** Call a tool; return null if the server lost the session and did not run the call. */
   async call(
     name: string,
     args: Record<string, unknown>,
@@ -110,13 +111,13 @@ class Connection {
       return (await this.#client?.callTool(params, { timeout, signal })) ?? null
     } catch (error) {
       const { status } = error as { status?: number }
-      // Without a status nobody answered.
+      // Without a status, the server did not answer.
       const isLost = error instanceof TypeError || status === 404
       if (!this.isOver && isLost) await this.close()
       if (status === 404) return null
       const isDown = isLost || this.isOver
       if (!isDown && this.#received - received > MAX_MESSAGES) {
-        // They would go on, and take a processor.
+        // Close: the server would keep a CPU busy.
         this.#problem = `it sent more than ${MAX_MESSAGES} messages during a call`
         void this.close()
       }
@@ -124,7 +125,7 @@ class Connection {
     }
   }
 
-  /** Close it; a process is ended, or killed. */
+  /** Close the connection; terminate the process, or kill it. */
   async close(): Promise<void> {
     this.#end()
     await this.#client?.close().catch(() => {})
@@ -135,7 +136,8 @@ class Connection {
     const { problem, command, args, env, cwd, url, headers } = this.#declared
     if (problem) throw new ServerDown(problem)
     const [mcp, { StdioClientTransport }] = await loadClient()
-    const onChanged = (_: unknown, tools: Listed[] | null) => tools && this.#changed(toolsOf(tools))
+    const onChanged = (_: unknown, tools: ListedTool[] | null) =>
+      tools && this.#onTools(toolsOf(tools))
     const options = { listMaxPages: MAX_PAGES, listChanged: { tools: { onChanged } } }
     const client = new mcp.Client({ name: 'agent', version: '1' }, options)
     this.#client = client
@@ -143,7 +145,7 @@ class Connection {
       this.#end()
       this.#endGroup()
     }
-    client.onerror = () => this.#received++ // no message; a call that fails says so itself
+    client.onerror = () => this.#received++ // invalid messages count too; a failed call reports itself
     if (url) {
       const transport = new mcp.StreamableHTTPClientTransport(new URL(url), {
         requestInit: { headers },
@@ -153,12 +155,14 @@ class Connection {
       loosen(transport)
       await client.connect(transport, { timeout: seconds * 1000 })
     } else {
-      const passed = Object.entries(process.env).filter(([name]) => PASSED.includes(name))
-      const setsid = find('setsid') // the process begins a group; macOS has no such command
+      const variables = Object.entries(process.env).filter(([name]) =>
+        PASSED_VARIABLES.includes(name),
+      )
+      const setsid = find('setsid') // starts a process group; macOS has no setsid
       const transport = new StdioClientTransport({
         command: setsid ?? command,
         args: setsid ? [command, ...args] : args,
-        env: { ...(Object.fromEntries(passed) as Record<string, string>), ...env },
+        env: { ...(Object.fromEntries(variables) as Record<string, string>), ...env },
         ...(cwd && { cwd }),
         stderr: 'pipe',
         maxBufferSize: MAX_RESPONSE_BYTES,
@@ -183,7 +187,7 @@ class Connection {
     return toolsOf(tools)
   }
 
-  /** Close it when a reply cannot come any more: the SDK would wait until the time limit. */
+  /** Close when a stream ends before its reply: the SDK would wait for the time limit. */
   #watch(transport: StreamableHTTPClientTransport): void {
     const open = new Set<unknown>()
     transport.onmessage = (message) => open.delete(Object(message).id)
@@ -206,21 +210,21 @@ class Connection {
 
   /** Keep the last line that a process writes before it answers; drop later lines. */
   #read(chunk: Buffer): void {
-    const words = chunk.toString().trim().split('\n').at(-1)?.slice(0, 200)
-    if (words && !this.isReady) this.#words = words
+    const line = chunk.toString().trim().split('\n').at(-1)?.slice(0, 200)
+    if (line && !this.isReady) this.#lastLine = line
   }
 
   #end(): void {
-    if (!this.isOver && this.isReady) this.#lost(this.#problem)
+    if (!this.isOver && this.isReady) this.#onLost(this.#problem)
     this.isOver = true
   }
 
-  /** Kill the child processes that a process has left behind. */
+  /** Kill the remaining child processes of a server. */
   #endGroup(): void {
     try {
       if (this.#group) process.kill(-this.#group, 'SIGKILL')
     } catch {
-      // nothing was left
+      // no process remains
     }
     this.#group = null
   }
@@ -228,68 +232,69 @@ class Connection {
   #reason(error: unknown): string {
     const { message, name, status } = error as Error & { status?: number }
     if (error instanceof ServerDown) return message
-    const words = name === 'ProtocolError' ? printable(message) : ''
-    if (words) return `it answered ${status ? `HTTP ${status}` : 'with an error'}: ${words}`
+    const text = name === 'ProtocolError' ? printable(message) : ''
+    if (text) return `it answered ${status ? `HTTP ${status}` : 'with an error'}: ${text}`
     if (status) return `it answered HTTP ${status}`
     if (name === 'ZodError' || message.startsWith('Invalid')) return 'its answer is not valid'
     if (this.#declared.url) return `it cannot be reached: ${describe(error)}`
     if (this.#declared.missing) return `${this.#declared.missing} was not found`
-    return `its process ended: ${this.#words || describe(error)}`
+    return `its process ended: ${this.#lastLine || describe(error)}`
   }
 }
 
-/** A server of the file: its last connection, and the tools that it listed there. */
+/** A server of the file: its last connection, and the tools of this connection. */
 export class Server {
   readonly declared: Declaration
   tools: Tool[] = []
-  /** Why it is down. */
+  /** The reason why it is down. */
   problem = ''
   readonly #seconds: number
-  readonly #listed: () => void
+  readonly #onChange: () => void
   #connection: Connection | null = null
-  #tried = -RETRY_MS
+  #lastAttempt = -RETRY_MS
   #isClosed = false
 
-  constructor(declared: Declaration, seconds: number, listed: () => void) {
+  constructor(declared: Declaration, seconds: number, onChange: () => void) {
     this.declared = declared
     this.#seconds = seconds
-    this.#listed = listed
+    this.#onChange = onChange
   }
 
-  /** Return the connection; connect first if necessary. Throws ServerDown. */
+  /** Return the connection, opened if needed. Throws ServerDown. */
   async connect(): Promise<Connection> {
-    const connection = this.#isDown || !this.#connection ? this.#begin() : this.#connection
+    const connection =
+      this.#isDown || !this.#connection ? this.#startConnection() : this.#connection
     await connection.tools
     return connection
   }
 
-  /** Begin to connect if the server is down and was not tried a moment ago. */
+  /** Reconnect a server that is down, at most every RETRY_MS. */
   retry(): void {
-    const waited = performance.now() - this.#tried
-    if (this.#isDown && !this.declared.problem && waited >= RETRY_MS) this.#begin()
+    const elapsed = performance.now() - this.#lastAttempt
+    if (this.#isDown && !this.declared.problem && elapsed >= RETRY_MS) this.#startConnection()
   }
 
-  /** Call a tool and return its result as text. Errors carry a text for the model. */
+  /** Call a tool and return its result as text; error messages are for the model. */
   async call(name: string, args: unknown, signal: AbortSignal): Promise<string> {
-    const who = `MCP server ${this.declared.name}`
-    const late = `${who} did not answer within ${this.#seconds} seconds.`
+    const server = `MCP server ${this.declared.name}`
+    const timeout = `${server} did not answer within ${this.#seconds} seconds.`
     const work = (stop: AbortSignal) => this.#call(name, Object(args), stop)
-    const expired = () => named('ETIMEDOUT', late)
+    const expired = () => withCode('ETIMEDOUT', timeout)
     const result = await withinTime(this.#seconds, signal, work, expired).catch((error) => {
       signal.throwIfAborted()
-      if (error.code === 'REQUEST_TIMEOUT') throw named('ETIMEDOUT', late)
+      if (error.code === 'REQUEST_TIMEOUT') throw withCode('ETIMEDOUT', timeout)
       if (error.code === 'ETIMEDOUT') throw error
       if (error instanceof ServerDown) {
-        throw named('ECONNRESET', `${who} is down: ${error.message}.`)
+        throw withCode('ECONNRESET', `${server} is down: ${error.message}.`)
       }
-      if (error.name === 'ProtocolError') throw new ToolFailed(`${who}: ${cut(error.message)}`)
-      throw new ToolFailed(`${who} sent an invalid answer.`, { cause: error })
+      if (error.name === 'ProtocolError') throw new ToolFailed(`${server}: ${cut(error.message)}`)
+      throw new ToolFailed(`${server} sent an invalid answer.`, { cause: error })
     })
     if (result.isError) throw new ToolFailed(textOf(result))
     return textOf(result)
   }
 
-  /** Close the connection; a process is ended, or killed. */
+  /** Close the connection; terminate the process, or kill it. */
   async close(): Promise<void> {
     this.#isClosed = true
     await this.#connection?.close()
@@ -306,53 +311,53 @@ export class Server {
   ): Promise<CallToolResult> {
     for (let attempt = 0; attempt < 2; attempt++) {
       const connection = await this.connect()
-      // The client's own timer, which would count the time of a blocked event loop, is too late.
+      // The limit is in `call`: the client's timer would count the time of a blocked event loop.
       const result = await connection.call(name, args, this.#seconds * 2000, signal)
       if (result) return result
     }
     throw new ServerDown('it does not keep its session')
   }
 
-  #begin(): Connection {
-    this.#tried = performance.now()
-    const lost = (problem: string) => this.#note(problem)
-    const changed = (tools: Tool[]) => {
+  #startConnection(): Connection {
+    this.#lastAttempt = performance.now()
+    const onLost = (problem: string) => this.#report(problem)
+    const onTools = (tools: Tool[]) => {
       this.tools = tools
-      this.#listed()
+      this.#onChange()
     }
-    const connection = new Connection(this.declared, this.#seconds, lost, changed)
+    const connection = new Connection(this.declared, this.#seconds, onLost, onTools)
     this.#connection = connection
     connection.tools.then(
       (tools) => {
         this.problem = ''
         log('INFO', `MCP server ${this.declared.name}: connected`)
-        changed(tools)
+        onTools(tools)
       },
-      (error) => this.#note(error.message),
+      (error) => this.#report(error.message),
     )
     return connection
   }
 
-  /** Warn once, until it was connected again. */
-  #note(problem: string): void {
+  /** Store the problem; warn once until the server is connected again. */
+  #report(problem: string): void {
     if (this.#isClosed) return
     if (!this.problem) {
-      const again = this.declared.problem ? 'it stays down' : 'it is tried again at the next turn'
-      log('WARNING', `MCP server ${this.declared.name}: ${problem}; ${again}`)
+      const nextStep = this.declared.problem ? 'it stays down' : 'the next turn reconnects'
+      log('WARNING', `MCP server ${this.declared.name}: ${problem}; ${nextStep}`)
     }
     this.problem ||= problem
   }
 }
 
-function toolsOf(listed: Listed[]): Tool[] {
+function toolsOf(listed: ListedTool[]): Tool[] {
   return listed.slice(0, MAX_LISTED).map((tool) => new Tool(tool))
 }
 
 /**
- * Let the SDK accept a list of tools, whatever it declares of each.
+ * Make the SDK accept any list of tools.
  *
- * The SDK refuses the whole list because of one tool. It also refuses results without the
- * structured content of an output schema, although their text is an answer.
+ * The SDK rejects the whole list because of one invalid tool. It also rejects a result without the
+ * structured content of its output schema, although the text is enough.
  */
 function loosen(transport: Transport): void {
   const receive = transport.onmessage
@@ -360,7 +365,7 @@ function loosen(transport: Transport): void {
     receive?.(message, extra)
     const result: unknown = Object(message).result
     if (!isObject(result) || !Array.isArray(result.tools)) return
-    if (result.content) return // of a call
+    if (result.content) return // result of a call
     const { nextCursor, tools } = result
     for (const key of Object.keys(result)) delete result[key]
     result.tools = tools.map((tool: unknown) => {
@@ -372,21 +377,21 @@ function loosen(transport: Transport): void {
   }
 }
 
-/** Return a server's own words as one line of printable characters. */
+/** Return a server's error message as one line of printable characters. */
 function printable(text: string): string {
-  const words = [...text.trim().replace(/\s+/g, ' ')].slice(0, MAX_WORDS).join('')
-  return words.replace(/(?! )[\p{C}\p{Z}]/gu, (character) => {
+  const line = [...text.trim().replace(/\s+/g, ' ')].slice(0, MAX_ERROR_CHARS).join('')
+  return line.replace(/(?! )[\p{C}\p{Z}]/gu, (character) => {
     return `\\u${(character.codePointAt(0) ?? 0).toString(16).padStart(4, '0')}`
   })
 }
 
-/** Return the client's modules, which a process without a server does not need. */
+/** Import the SDK's client, which only a process with servers needs. */
 export async function loadClient() {
   const client = import('@modelcontextprotocol/client')
   return Promise.all([client, import('@modelcontextprotocol/client/stdio')])
 }
 
-/** Return the parts of a result that a model can read. */
+/** Return a result as text for a model. */
 function textOf({ content, structuredContent }: CallToolResult): string {
   const texts = content.map((block) => {
     if (block.type === 'resource_link') {
@@ -401,11 +406,11 @@ function textOf({ content, structuredContent }: CallToolResult): string {
 }
 
 function cut(text: string): string {
-  const note = `\n[cut: ${text.length} characters, ${MAX_TEXT_CHARS} are allowed]`
-  const isLong = text.length > MAX_TEXT_CHARS
-  return (isLong ? text.slice(0, MAX_TEXT_CHARS) + note : text).toWellFormed()
+  const note = `\n[cut: ${text.length} characters, ${MAX_RECEIVED_CHARS} are allowed]`
+  const isLong = text.length > MAX_RECEIVED_CHARS
+  return (isLong ? text.slice(0, MAX_RECEIVED_CHARS) + note : text).toWellFormed()
 }
 
-function named(code: string, message: string): Error {
+function withCode(code: string, message: string): Error {
   return Object.assign(new ToolFailed(message), { code })
 }

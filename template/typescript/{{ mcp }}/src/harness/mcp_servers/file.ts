@@ -9,7 +9,7 @@ import { MCP_SETTINGS, type McpSettings } from './settings.ts'
 
 const NAME = '[A-Za-z0-9_][A-Za-z0-9_ ./@-]{0,63}'
 const VARIABLE = /^\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}$/
-// The fields of a server by its type, and the form of each.
+// The fields of each type of server, and their formats.
 const STRING = 'a string that is not empty'
 const [LIST, OBJECT] = ['a list of strings', 'an object of strings']
 const FIELDS: Record<string, Record<string, string>> = {
@@ -19,24 +19,24 @@ const FIELDS: Record<string, Record<string, string>> = {
 const REQUIRED: Record<string, string> = { stdio: 'command', http: 'url' }
 // The ids of findings, and their severity: a server that is down does not stop the agent.
 const FINDINGS = {
-  'MCP-FILE': 'error', // no JSON, or not {"mcpServers": {…}}
+  'MCP-FILE': 'error', // invalid JSON, or no object "mcpServers"
   'MCP-SERVER': 'warning', // the name or the type of a server
-  'MCP-FIELD': 'warning', // missing, or of another form
+  'MCP-FIELD': 'warning', // missing or invalid
   'MCP-IGNORED': 'warning', // a field for other agents
-  'MCP-VARIABLE': 'warning', // not set, or no variable
+  'MCP-VARIABLE': 'warning', // not set, or not a variable
   'MCP-COMMAND': 'warning', // not found
   'MCP-IMAGE': 'warning', // not found in the container
-  'MCP-PLAIN-HTTP': 'warning', // headers that others can read
+  'MCP-PLAIN-HTTP': 'warning', // headers without encryption
   'MCP-CONNECT': 'warning', // no answer, with --connect
 } as const
 type Id = keyof typeof FINDINGS
-type Found = [id: Id, message: string, line: number]
+type FindingRow = [id: Id, message: string, line: number]
 
 /** A server as the file declares it, with the values of its variables. */
 export class Declaration {
   readonly name: string
   readonly line: number
-  /** Why it stays down. */
+  /** The reason why it stays down. */
   readonly problem: string = ''
   readonly command: string = ''
   readonly args: string[] = []
@@ -51,13 +51,13 @@ export class Declaration {
     Object.assign(this, fields)
   }
 
-  /** The address or command that the agent uses, without passwords and arguments. */
+  /** The contacted address or the command, without passwords and arguments. */
   get contact(): string {
     const [address] = withoutPassword(this.url).split('?')
     return address ? `contacts ${address}` : `runs ${this.command || 'nothing'}`
   }
 
-  /** Which of its command and its folder was not found. */
+  /** The folder or the command that was not found. */
   get missing(): string {
     if (this.cwd && !statSync(this.cwd, { throwIfNoEntry: false })?.isDirectory()) {
       return `the folder ${this.cwd}`
@@ -77,18 +77,18 @@ export function readServers({ mcpFile: file }: McpSettings): [Declaration[], Fin
     text = readFileSync(file, 'utf8').replace(/^\ufeff/, '')
     data = JSON.parse(text)
   } catch (error) {
-    const what = error instanceof SyntaxError ? error.message : ''
-    const [, position] = /position (\d+)/.exec(what) ?? []
+    const syntax = error instanceof SyntaxError ? error.message : ''
+    const [, position] = /position (\d+)/.exec(syntax) ?? []
     const line = position ? text.slice(0, Number(position)).split('\n').length : 0
-    const lost = 'There is no such file, or it cannot be read.'
-    const why = what ? `This is not valid JSON: ${what}.` : lost
-    return [[], [report(file, 'MCP-FILE', why, line)]]
+    const unreadable = 'There is no such file, or it cannot be read.'
+    const problem = syntax ? `The file is not valid JSON: ${syntax}.` : unreadable
+    return [[], [report(file, 'MCP-FILE', problem, line)]]
   }
   const declared = isObject(data) ? data.mcpServers : null
   if (!isObject(data) || !isObject(declared)) {
     return [[], [report(file, 'MCP-FILE', 'Write {"mcpServers": {"NAME": {…}}}.', 1)]]
   }
-  const [servers, findings]: [Declaration[], Found[]] = [[], []]
+  const [servers, findings]: [Declaration[], FindingRow[]] = [[], []]
   for (const key of Object.keys(data)) {
     const message = `Field '${key}' is ignored: known is mcpServers.`
     if (key !== 'mcpServers') findings.push(['MCP-IGNORED', message, lineOf(text, [key])])
@@ -98,10 +98,10 @@ export function readServers({ mcpFile: file }: McpSettings): [Declaration[], Fin
     const line = lineOf(text, ['mcpServers', name])
     const problems = [...check(name, server)]
     if (problems[0]) {
-      const shown = RegExp(`^${NAME}$`).test(name) ? name : JSON.stringify(name.slice(0, 64))
-      servers.push(new Declaration(shown, line, { problem: problems[0][2] }))
+      const label = RegExp(`^${NAME}$`).test(name) ? name : JSON.stringify(name.slice(0, 64))
+      servers.push(new Declaration(label, line, { problem: problems[0][2] }))
       for (const [id, key, problem] of problems) {
-        const message = `Server ${shown} stays down: ${problem}.`
+        const message = `Server ${label} stays down: ${problem}.`
         findings.push([id, message, lineOf(text, ['mcpServers', name, ...key])])
       }
     } else {
@@ -118,7 +118,7 @@ export function report(file: string, id: Id, message: string, line: number): Fin
   return diagnostic(id, message, FINDINGS[id], file, line)
 }
 
-/** Yield what makes a server unusable: the id of a finding, the key it is about, and why. */
+/** Yield findings about an unusable server: the id, the key, and the reason. */
 function* check(name: string, server: unknown): Generator<[Id, string[], string]> {
   if (!RegExp(`^${NAME}$`).test(name)) yield ['MCP-SERVER', [], `its name must match ${NAME}`]
   if (!isObject(server)) {
@@ -156,15 +156,15 @@ function hasForm(value: unknown, form: string): boolean {
   return typeof value === 'string' && pattern.test(value)
 }
 
-/** Return a server with the values of its variables, and the reason for each missing value. */
+/** Return a server with the values of its variables, and the reasons for missing values. */
 function declare(name: string, line: number, server: Values): [Declaration, Map<string, string>] {
   const unknown = new Map<string, string>()
-  const expand = (found: string) => {
-    const [, variable, otherwise] = VARIABLE.exec(found) ?? []
+  const expand = (reference: string) => {
+    const [, variable, fallback] = VARIABLE.exec(reference) ?? []
     const isKnown = variable && Object.hasOwn(process.env, variable)
-    const value = (isKnown && process.env[variable]?.trim()) || otherwise
-    if (!variable) unknown.set(found, `${found} is no variable of the environment`)
-    else if (value === undefined) unknown.set(found, `${variable} is not set`)
+    const value = (isKnown && process.env[variable]?.trim()) || fallback
+    if (!variable) unknown.set(reference, `${reference} is not an environment variable`)
+    else if (value === undefined) unknown.set(reference, `${variable} is not set`)
     return value ?? ''
   }
   const { type: _, ...known } = FIELDS[typeOf(server)] ?? {}
@@ -178,13 +178,13 @@ function declare(name: string, line: number, server: Values): [Declaration, Map<
   return [new Declaration(name, line, { ...fields, problem }), unknown]
 }
 
-/** Yield what keeps a server from being reached, and what of it is ignored. */
+/** Yield findings about an unreachable server and ignored fields. */
 function* checkValues(
   text: string,
   declared: Declaration,
   server: Values,
   unknown: Map<string, string>,
-): Generator<Found> {
+): Generator<FindingRow> {
   const { name, command, headers, missing, problem, url } = declared
   const place = ['mcpServers', name]
   const known = Object.keys(FIELDS[typeOf(server)] ?? {})
@@ -193,8 +193,8 @@ function* checkValues(
     const message = `Field '${key}' is ignored: known are ${known.join(', ')}.`
     yield ['MCP-IGNORED', message, lineOf(text, [...place, key])]
   }
-  for (const [variable, why] of unknown) {
-    yield ['MCP-VARIABLE', `Server ${name} stays down: ${why}.`, lineOf(text, place, variable)]
+  for (const [variable, reason] of unknown) {
+    yield ['MCP-VARIABLE', `Server ${name} stays down: ${reason}.`, lineOf(text, place, variable)]
   }
   if (!problem && missing) {
     const message = `${missing.replace('the', 'The')} of server ${name} was not found.`
@@ -210,7 +210,7 @@ function* checkValues(
   }
 }
 
-/** Return the line of a key behind the keys above it, and of the text `near` behind that. */
+/** Find `keys` in order; return the line of the last key, or of the text `near` after it. */
 function lineOf(text: string, keys: string[], near = ''): number {
   let at = 0
   for (const key of keys) {
@@ -226,7 +226,7 @@ function isObject(value: unknown): value is Values {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** Return the path of a command, or nothing. */
+/** Return the path of a command, or undefined. */
 export function find(command: string, path = process.env.PATH ?? '', cwd = ''): string | undefined {
   if (command.includes('/')) return [resolve(cwd, command)].find(isExecutable)
   return path

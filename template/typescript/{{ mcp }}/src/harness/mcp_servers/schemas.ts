@@ -1,7 +1,7 @@
 // Repairs the declaration of a tool, so that every model provider accepts it.
 //
-// Servers may declare what their own clients accept. A provider refuses the request of a whole turn
-// because of one such tool.
+// Servers may declare schemas that only some clients accept. One such tool makes a provider reject
+// the request of the whole turn.
 
 import { createHash } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
@@ -9,12 +9,12 @@ import { isDeepStrictEqual } from 'node:util'
 import { isObject, LISTS, MAPS, matches, MAX_DESCRIPTION_CHARS, NAME } from '../tool_schemas.ts'
 import { partsOf, PROPERTY_KEY, type Schema, SCHEMAS, targetOf } from '../tool_schemas.ts'
 
-const MAX_DECLARATION_CHARS = 20_000 // of a tool: its description and its schema
+const MAX_DECLARATION_CHARS = 20_000 // description and schema of a tool
 const MAX_DEPTH = 60
 const MAX_BRANCHES = 1000 // at the top level
 const MAX_NOTE_CHARS = 400
 const TYPES = ['array', 'boolean', 'integer', 'null', 'number', 'object', 'string']
-// What servers write instead of a type; '' is a value of any type.
+// Type names that servers write instead; '' means any type.
 const ALIASES = new Map([
   ['None', 'null'],
   ['any', ''],
@@ -46,60 +46,63 @@ const NUMBERS = new Set([
 /** No provider would accept the tool; the message is the reason. */
 export class NotRepairableError extends Error {}
 
-/** A tool as providers accept it, and the way back to the names of the server. */
-export class Repaired {
+/** A declaration that providers accept; it can restore the server's property names. */
+export class RepairedTool {
   readonly description: string
   readonly schema: Schema
   readonly #root: unknown
-  readonly #keys = new Map<string, string>() // the new names of properties, by those of the server
-  readonly #names = new Map<string, string>() // the other way round
+  readonly #keys = new Map<string, string>() // new property names, by the server's names
+  readonly #names = new Map<string, string>() // the server's names, by new names
   readonly #notes: string[] = []
-  readonly #hoisted = new Map<string, Schema>()
-  readonly #places = new Map<string, string>()
+  readonly #addedDefinitions = new Map<string, Schema>()
+  readonly #locations = new Map<string, string>()
   #branches = 0
 
   /** Throws NotRepairableError. */
   constructor(description: string, schema: unknown) {
     try {
       const declared = schema === undefined || schema === null || schema === true ? {} : schema
-      this.#root = JSON.parse(sizeChecked(declared), (_, value) =>
+      this.#root = JSON.parse(checkSize(declared), (_, value) =>
         typeof value === 'string' ? value.toWellFormed() : value,
       )
-      this.schema = this.#repaired()
+      this.schema = this.#repair()
     } catch (error) {
       if (!(error instanceof RangeError)) throw error
       throw new NotRepairableError('its schema is nested too deeply')
     }
     const note = this.#notes.join(' ').slice(0, MAX_NOTE_CHARS)
-    this.description = shortened(description.toWellFormed(), note)
-    sizeChecked([this.description, this.schema])
+    this.description = shorten(description.toWellFormed(), note)
+    checkSize([this.description, this.schema])
     for (const [old, name] of this.#keys) this.#names.set(name, old)
   }
 
   /** Return the arguments of a call with the names that the server declared. */
   restore(args: unknown): unknown {
-    return this.#names.size > 0 ? this.#restored(args, [this.schema]) : args
+    return this.#names.size > 0 ? this.#restore(args, [this.schema]) : args
   }
 
-  #repaired(): Schema {
+  #repair(): Schema {
     if (!isObject(this.#root)) throw new NotRepairableError('its schema is not an object')
     this.#rename()
-    const merged = this.#merged(this.#root, [])
+    const merged = this.#merge(this.#root, [])
     if (Object.hasOwn(merged, 'type') && !isObjectType(merged.type)) {
       throw new NotRepairableError('its schema is not of type object')
     }
-    // Each `$ref` is one of the root, also where a part of it has definitions of its own.
+    // Every `$ref` points into the root, also in a part with its own definitions.
     const { $defs, definitions } = this.#root
     const shared = {
       ...(isObject($defs) && { $defs }),
       ...(isObject(definitions) && { definitions }),
     }
-    const schema = this.#cleaned({ ...merged, ...shared, type: 'object' }, 0)
-    if (this.#hoisted.size === 0) return schema
-    return { ...schema, $defs: { ...mapOf(schema.$defs), ...Object.fromEntries(this.#hoisted) } }
+    const schema = this.#clean({ ...merged, ...shared, type: 'object' }, 0)
+    if (this.#addedDefinitions.size === 0) return schema
+    return {
+      ...schema,
+      $defs: { ...mapOf(schema.$defs), ...Object.fromEntries(this.#addedDefinitions) },
+    }
   }
 
-  /** Choose names for the properties whose names providers refuse. */
+  /** Rename properties whose names providers reject. */
   #rename(): void {
     const parts = [...partsOf(this.#root)]
     const keys = parts.flatMap(([, { properties }]) => Object.keys(mapOf(properties)))
@@ -115,24 +118,24 @@ export class Repaired {
   }
 
   /** Return the top level of a schema without `$ref` and combinators. */
-  #merged(part: unknown, seen: string[]): Schema {
+  #merge(part: unknown, path: string[]): Schema {
     this.#branches++
-    if (this.#branches > MAX_BRANCHES || seen.length > MAX_DEPTH) {
+    if (this.#branches > MAX_BRANCHES || path.length > MAX_DEPTH) {
       throw new NotRepairableError('its schema is nested too deeply')
     }
     if (!isObject(part)) return {}
     const { $ref: ref, ...rest } = part
     const base = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== null))
     let merged = base
-    if (typeof ref === 'string' && !seen.includes(ref)) {
-      merged = joined(this.#merged(targetOf(this.#root, ref), [...seen, ref]), base)
+    if (typeof ref === 'string' && !path.includes(ref)) {
+      merged = join(this.#merge(targetOf(this.#root, ref), [...path, ref]), base)
     }
-    for (const branch of listOf(taken(merged, 'allOf'))) {
-      merged = joined(merged, this.#merged(branch, [...seen, 'allOf']))
+    for (const branch of listOf(pop(merged, 'allOf'))) {
+      merged = join(merged, this.#merge(branch, [...path, 'allOf']))
     }
     for (const keyword of ['anyOf', 'oneOf']) {
-      const branches = listOf(taken(merged, keyword)).map((branch) => {
-        return this.#merged(branch, [...seen, keyword])
+      const branches = listOf(pop(merged, keyword)).map((branch) => {
+        return this.#merge(branch, [...path, keyword])
       })
       const objects = branches.filter(({ type = 'object' }) => isObjectType(type))
       if (branches.length > 0 && objects.length === 0) {
@@ -140,15 +143,15 @@ export class Repaired {
       }
       if (objects.length > 0) merged = this.#withAlternatives(merged, objects)
     }
-    for (const branch of [taken(merged, 'then'), taken(merged, 'else')]) {
-      const { properties } = this.#merged(branch, [...seen, 'then'])
-      merged = joined(merged, { properties: mapOf(properties) })
+    for (const branch of [pop(merged, 'then'), pop(merged, 'else')]) {
+      const { properties } = this.#merge(branch, [...path, 'then'])
+      merged = join(merged, { properties: mapOf(properties) })
     }
-    for (const key of ['const', 'enum', 'if', 'not']) taken(merged, key)
+    for (const key of ['const', 'enum', 'if', 'not']) pop(merged, key)
     return merged
   }
 
-  /** Return an object that has the properties of each branch; describe what goes together. */
+  /** Return an object with the properties of all branches; note the required combinations. */
   #withAlternatives(base: Schema, branches: Schema[]): Schema {
     const properties = new Map<string, unknown[]>()
     for (const branch of branches) {
@@ -158,36 +161,36 @@ export class Repaired {
         properties.set(key, values)
       }
     }
-    const own = mapOf(base.properties)
+    const baseProperties = mapOf(base.properties)
     const added = [...properties]
-      .filter(([key]) => !Object.hasOwn(own, key))
+      .filter(([key]) => !Object.hasOwn(baseProperties, key))
       .map(([key, values]) => [key, values.length === 1 ? values[0] : { anyOf: values }] as const)
-    const always = stringsOf(base.required)
-    const sets: string[][] = []
+    const required = stringsOf(base.required)
+    const alternatives: string[][] = []
     for (const branch of branches) {
-      const needed = stringsOf(branch.required).filter((key) => !always.includes(key))
-      if (!sets.some((known) => isDeepStrictEqual(known, needed))) sets.push(needed)
+      const needed = stringsOf(branch.required).filter((key) => !required.includes(key))
+      if (!alternatives.some((known) => isDeepStrictEqual(known, needed))) alternatives.push(needed)
     }
-    if (sets.length > 1) {
-      const shown = sets.map((keys) => {
+    if (alternatives.length > 1) {
+      const groups = alternatives.map((keys) => {
         return keys.map((key) => this.#keys.get(key) ?? key).join(', ') || 'none'
       })
-      this.#notes.push(`Arguments that go together: ${shown.join('; or ')}.`)
+      this.#notes.push(`Arguments that go together: ${groups.join('; or ')}.`)
     }
-    const [first = []] = sets
-    const common = first.filter((key) => sets.every((keys) => keys.includes(key)))
-    const required = [...always, ...common]
+    const [first = []] = alternatives
+    const common = first.filter((key) => alternatives.every((keys) => keys.includes(key)))
+    const allRequired = [...required, ...common]
     const merged: Schema = {
       ...base,
-      properties: Object.fromEntries([...Object.entries(own), ...added]),
-      ...(required.length > 0 && { required }),
+      properties: Object.fromEntries([...Object.entries(baseProperties), ...added]),
+      ...(allRequired.length > 0 && { required: allRequired }),
     }
     if (added.length > 0) delete merged.additionalProperties
     return merged
   }
 
-  /** Return a part of a schema, with its missing parts. */
-  #cleaned(part: unknown, depth: number): Schema {
+  /** Return a repaired part of a schema, with missing keywords added. */
+  #clean(part: unknown, depth: number): Schema {
     if (depth > MAX_DEPTH) throw new NotRepairableError('its schema is nested too deeply')
     if (part === false) return { not: {} }
     if (typeof part === 'string') {
@@ -205,16 +208,16 @@ export class Repaired {
     return cleaned
   }
 
-  /** Return a keyword with its repaired value, or nothing. */
+  /** Return a keyword with its repaired value, or nothing if it is dropped. */
   #keyword(key: string, value: unknown, depth: number): [string, unknown][] {
     if (key === '$ref') {
-      const place = typeof value === 'string' ? this.#place(value, depth) : ''
+      const place = typeof value === 'string' ? this.#locate(value, depth) : ''
       return place ? [[key, place]] : []
     }
     if (key === 'type') return typeOf(value)
     if (key === 'properties') {
       const inner = Object.entries(mapOf(value)).map(([name, each]) => {
-        return [this.#keys.get(name) ?? name, this.#cleaned(each, depth)]
+        return [this.#keys.get(name) ?? name, this.#clean(each, depth)]
       })
       return [[key, Object.fromEntries(inner)]]
     }
@@ -224,17 +227,17 @@ export class Repaired {
     }
     if (MAPS.includes(key)) {
       const inner = Object.entries(mapOf(value)).map(([name, each]) => {
-        return [name, this.#cleaned(each, depth)]
+        return [name, this.#clean(each, depth)]
       })
       return isObject(value) ? [[key, Object.fromEntries(inner)]] : []
     }
     if (['items', 'additionalItems', 'prefixItems'].includes(key)) return [] // see `#complete`
     if (LISTS.includes(key)) {
-      const branches = listOf(value).map((branch) => this.#cleaned(branch, depth))
+      const branches = listOf(value).map((branch) => this.#clean(branch, depth))
       return branches.length > 0 ? [[key, branches]] : []
     }
     if (SCHEMAS.includes(key)) {
-      return [[key, typeof value === 'boolean' ? value : this.#cleaned(value, depth)]]
+      return [[key, typeof value === 'boolean' ? value : this.#clean(value, depth)]]
     }
     if (key === 'enum') return listOf(value).length > 0 ? [[key, value]] : []
     const isText = key === 'description' || key === 'title'
@@ -243,7 +246,7 @@ export class Repaired {
     return [[key, value]]
   }
 
-  /** Add the parts that an object and an array need; a tuple of draft 07 gets prefixItems. */
+  /** Add keywords that objects and arrays need; convert a tuple of draft 07 to prefixItems. */
   #complete(cleaned: Schema, part: Schema, depth: number): void {
     const isUntyped = !Object.hasOwn(cleaned, 'type') && !Object.hasOwn(cleaned, '$ref')
     if (isUntyped && Object.hasOwn(cleaned, 'properties')) cleaned.type = 'object'
@@ -258,55 +261,55 @@ export class Repaired {
     const hasFirst = listOf(first).length > 0
     if (!types.includes('array') && items === undefined && !hasFirst) return
     if (hasFirst) {
-      cleaned.prefixItems = listOf(first).map((item) => this.#cleaned(item, depth))
+      cleaned.prefixItems = listOf(first).map((item) => this.#clean(item, depth))
       if (items === false) {
-        const most = typeof cleaned.maxItems === 'number' ? cleaned.maxItems : Infinity
-        cleaned.maxItems = Math.min(most, listOf(first).length)
+        const maximum = typeof cleaned.maxItems === 'number' ? cleaned.maxItems : Infinity
+        cleaned.maxItems = Math.min(maximum, listOf(first).length)
       }
     }
-    cleaned.items = typeof items === 'boolean' ? {} : this.#cleaned(items, depth)
+    cleaned.items = typeof items === 'boolean' ? {} : this.#clean(items, depth)
   }
 
-  /** Return where a `$ref` leads to in the repaired schema; '' if it leads to nothing. */
-  #place(ref: string, depth: number): string {
+  /** Return the target of a `$ref` in the repaired schema, or '' if it has none. */
+  #locate(ref: string, depth: number): string {
     const target = targetOf(this.#root, ref)
     if (target === undefined) return ''
     const isDefinition = /^#\/(\$defs|definitions)\/[^/]*$/.test(ref)
     if (ref === '#' || isDefinition) return ref
-    const known = this.#places.get(ref)
+    const known = this.#locations.get(ref)
     if (known) return known
-    let name = `ref_${this.#places.size + 1}`
+    let name = `ref_${this.#locations.size + 1}`
     while (Object.hasOwn(mapOf((this.#root as Schema).$defs), name)) name += '_'
     const place = `#/$defs/${name}`
-    this.#places.set(ref, place)
-    this.#hoisted.set(name, {})
-    this.#hoisted.set(name, this.#cleaned(target, depth))
+    this.#locations.set(ref, place)
+    this.#addedDefinitions.set(name, {})
+    this.#addedDefinitions.set(name, this.#clean(target, depth))
     return place
   }
 
-  #restored(value: unknown, parts: unknown[]): unknown {
+  #restore(value: unknown, parts: unknown[]): unknown {
     const known = [...this.#alternatives(parts, new Set())]
     if (Array.isArray(value)) {
       return value.map((inner, at) => {
         const places = known.map(({ prefixItems, items }) => listOf(prefixItems)[at] ?? items)
-        return this.#restored(inner, places)
+        return this.#restore(inner, places)
       })
     }
     if (!isObject(value)) return value
     const entries = Object.entries(value).map(([key, inner]) => {
-      const own = known.flatMap(({ properties }) => {
+      const declared = known.flatMap(({ properties }) => {
         return Object.hasOwn(mapOf(properties), key) ? [mapOf(properties)[key]] : []
       })
-      if (own.length > 0) return [this.#names.get(key) ?? key, this.#restored(inner, own)]
-      const more = known.flatMap(({ additionalProperties, patternProperties }) => {
+      if (declared.length > 0) return [this.#names.get(key) ?? key, this.#restore(inner, declared)]
+      const additional = known.flatMap(({ additionalProperties, patternProperties }) => {
         return [additionalProperties, ...Object.values(mapOf(patternProperties))]
       })
-      return [key, this.#restored(inner, more)]
+      return [key, this.#restore(inner, additional)]
     })
     return Object.fromEntries(entries)
   }
 
-  /** Return the schemas that apply to a value, each once. */
+  /** Return the schemas that apply to a value, without duplicates. */
   #alternatives(parts: unknown[], known: Set<Schema>): Set<Schema> {
     for (const part of parts) {
       if (!isObject(part) || known.has(part)) continue
@@ -325,13 +328,13 @@ export function validName(name: string): string {
   return matches(NAME, valid) ? valid : withHash(valid, name)
 }
 
-/** Return a name of at most 64 characters that differs from others of the same beginning. */
+/** Return a name of at most 64 characters, made unique by a hash of the original. */
 export function withHash(name: string, original: string): string {
   const digest = createHash('sha256').update(original).digest('hex')
   return `${name.slice(0, 55)}_${digest.slice(0, 8)}`
 }
 
-function sizeChecked(declared: unknown): string {
+function checkSize(declared: unknown): string {
   const text = JSON.stringify(declared)
   if (text.length > MAX_DECLARATION_CHARS) {
     throw new NotRepairableError('its description and schema are too long')
@@ -339,7 +342,7 @@ function sizeChecked(declared: unknown): string {
   return text
 }
 
-function shortened(description: string, note: string): string {
+function shorten(description: string, note: string): string {
   const room = note ? MAX_DESCRIPTION_CHARS - note.length - 1 : MAX_DESCRIPTION_CHARS
   const characters = [...description]
   const start = characters.slice(0, room - 1).join('')
@@ -347,17 +350,17 @@ function shortened(description: string, note: string): string {
   return `${text}\n${note}`.trim()
 }
 
-/** Return an object that has the properties of both; those of both must hold together. */
-function joined(one: Schema, other: Schema): Schema {
-  const properties = new Map(Object.entries(mapOf(one.properties)))
-  for (const [key, value] of Object.entries(mapOf(other.properties))) {
+/** Merge two object schemas; a property of both must satisfy both. */
+function join(left: Schema, right: Schema): Schema {
+  const properties = new Map(Object.entries(mapOf(left.properties)))
+  for (const [key, value] of Object.entries(mapOf(right.properties))) {
     const known = properties.has(key) ? properties.get(key) : value
     const isSame = isDeepStrictEqual(known, value)
     properties.set(key, isSame ? value : { allOf: [known, value] })
   }
-  const required = [...new Set([...stringsOf(one.required), ...stringsOf(other.required)])]
-  const merged = { ...one }
-  for (const [key, value] of Object.entries(other)) {
+  const required = [...new Set([...stringsOf(left.required), ...stringsOf(right.required)])]
+  const merged = { ...left }
+  for (const [key, value] of Object.entries(right)) {
     if (!Object.hasOwn(merged, key)) merged[key] = value
   }
   if (properties.size > 0) merged.properties = Object.fromEntries(properties)
@@ -372,8 +375,8 @@ function limitExclusively(cleaned: Schema): void {
     ['exclusiveMaximum', 'maximum'],
   ] as const) {
     if (typeof cleaned[exclusive] !== 'boolean') continue
-    const isExclusive = taken(cleaned, exclusive)
-    if (isExclusive && Object.hasOwn(cleaned, limit)) cleaned[exclusive] = taken(cleaned, limit)
+    const isExclusive = pop(cleaned, exclusive)
+    if (isExclusive && Object.hasOwn(cleaned, limit)) cleaned[exclusive] = pop(cleaned, limit)
   }
 }
 
@@ -396,8 +399,8 @@ function isObjectType(value: unknown): boolean {
   })
 }
 
-/** Remove a key, and return its value. */
-function taken(schema: Schema, key: string): unknown {
+/** Remove a key and return its value. */
+function pop(schema: Schema, key: string): unknown {
   const value = schema[key]
   delete schema[key]
   return value

@@ -1,4 +1,4 @@
-// The settings of the MCP servers.
+// The settings of MCP servers.
 
 import { type CoreSettings, integer, type SettingsOf, string } from '../settings.ts'
 

@@ -24,10 +24,13 @@ export function endpointOf(signal: string): string {
 export async function setExporters(name: string, version: string): Promise<() => Promise<unknown>> {
   const { defaultResource, detectResources, envDetector, resourceFromAttributes } =
     await import('@opentelemetry/resources')
-  const own = { 'service.name': name, 'service.version': version }
-  const named = resourceFromAttributes({ ...own, 'service.instance.id': randomUUID() })
+  const serviceAttributes = { 'service.name': name, 'service.version': version }
+  const serviceResource = resourceFromAttributes({
+    ...serviceAttributes,
+    'service.instance.id': randomUUID(),
+  })
   const given = detectResources({ detectors: [envDetector] })
-  const resource = defaultResource().merge(named).merge(given)
+  const resource = defaultResource().merge(serviceResource).merge(given)
   const { BatchSpanProcessor, NodeTracerProvider } = await import('@opentelemetry/sdk-trace-node')
   const spanProcessors = []
   if (endpointOf('TRACES')) {

@@ -28,14 +28,14 @@ export class Metrics {
 
   /** Count a call of the model, by the attributes of its span. */
   countCall(milliseconds: number, facts: Attributes): void {
-    const kept: Attributes = {}
-    for (const name of KEPT) if (name in facts) kept[name] = facts[name]
+    const attributes: Attributes = {}
+    for (const name of KEPT) if (name in facts) attributes[name] = facts[name]
     for (const kind of ['input', 'output']) {
       const count = Number(facts[`gen_ai.usage.${kind}_tokens`] ?? 0)
-      if (count > 0) this.#tokens.record(count, { ...kept, 'gen_ai.token.type': kind })
+      if (count > 0) this.#tokens.record(count, { ...attributes, 'gen_ai.token.type': kind })
     }
-    if ('error.type' in facts) kept['error.type'] = facts['error.type']
-    this.#calls.record(milliseconds / 1000, kept)
+    if ('error.type' in facts) attributes['error.type'] = facts['error.type']
+    this.#calls.record(milliseconds / 1000, attributes)
   }
 
   /** Count a turn: while it waits or runs, and with its outcome when it ends. */

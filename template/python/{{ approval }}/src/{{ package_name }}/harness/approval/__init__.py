@@ -1,1 +1,1 @@
-"""Tool calls that wait until a person approves or denies them."""
+"""Pending tool calls, which a person approves or denies."""

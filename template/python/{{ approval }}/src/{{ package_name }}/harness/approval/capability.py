@@ -1,4 +1,4 @@
-"""Tool calls that wait for a person, as a capability."""
+"""Approvals of pending tool calls, as a capability."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -23,12 +23,12 @@ from .session import Answers, begin, hold, waiting_in
 from .settings import ApprovalSettings
 
 NO_REASON = "no reason given"
-SHORT = 200  # characters of arguments that are in one line with the question
+SHORT = 200  # characters of arguments that fit in one line with the question
 FORM = 'Send {"approve": ["id", ...], "deny": [{"id": "...", "reason": "..."}, ...]}.'
 
 
 class Approval(Capability):
-    """Lets turns wait for a person, and go on in any process that has the session."""
+    """Stores pending turns and resumes them in any process that has the session."""
 
     settings: ApprovalSettings
 
@@ -42,7 +42,7 @@ class Approval(Capability):
         return waiting_in(session)
 
     def read(self, body: Mapping[str, Json], session_id: str) -> TurnRequest | None:
-        """Return the turn that goes on with these answers. Raises `invalid_request`."""
+        """Return the request that resumes the turn with these answers. Raises `invalid_request`."""
         if not body.keys() & {"approve", "deny"}:
             return None
         approved, denied = body.get("approve", []), body.get("deny", [])
@@ -58,36 +58,36 @@ class Approval(Capability):
     def ask(
         self, result: TurnResult, request: TurnRequest, read: Callable[[str], str | None]
     ) -> TurnRequest | None:
-        """Ask whether each call may run: y approves, anything else is why it may not."""
+        """Ask for the approval of each call: y approves; any other text denies with this reason."""
         if result.marks.get("dropped"):
             click.echo("The pending turn was dropped.")
         reasons: dict[str, str | None] = {}
         for call in result.waiting:
             answer = read(_question(call.name, call.input))
-            if answer is None:  # the end of the conversation: the turn goes on waiting
+            if answer is None:  # the conversation ends: the turn stays pending
                 return None
-            said = answer.strip().lower()
-            reason = NO_REASON if said in {"", "n", "no"} else answer
-            reasons[call.id] = None if said in {"y", "yes"} else reason
+            word = answer.strip().lower()
+            reason = NO_REASON if word in {"", "n", "no"} else answer
+            reasons[call.id] = None if word in {"y", "yes"} else reason
         if not reasons:
             return None
         return Answers(request.session_id, "", actor=request.actor, reasons=reasons)
 
     def prepare(self, turn: Turn, options: dict[str, Any]) -> None:
-        """Let calls wait, and go on with those that are answered."""
+        """Make calls pending, or resume answered calls."""
         request = turn.request
         reasons = request.reasons_by_call if isinstance(request, Answers) else {}
         adapter.prepare(reasons, options)
 
 
 def _question(tool: str, given: Any) -> str:
-    """Return the question whether a call may run; no argument can look like a line of it."""
+    """Return the question for a call; no argument can imitate a line of it."""
     name = visible(tool)
-    shown = visible(json.dumps(given, ensure_ascii=False, separators=(",", ":")))
-    if len(shown) <= SHORT:
-        return f"Run {name} {shown}? [y/N/reason] "
-    # The end of a long text could be made up as a question, so the tool is named again.
-    return f"Run {name} {shown}\nRun {name} with these {len(shown):,} characters? [y/N/reason] "
+    arguments = visible(json.dumps(given, ensure_ascii=False, separators=(",", ":")))
+    if len(arguments) <= SHORT:
+        return f"Run {name} {arguments}? [y/N/reason] "
+    # A long text could end in a forged question, so the last line names the tool again.
+    return f"Run {name} {arguments}\nRun {name} with these {len(arguments):,} characters? [y/N/reason] "
 
 
 def _read_denial(denial: Any) -> tuple[Any, str]:

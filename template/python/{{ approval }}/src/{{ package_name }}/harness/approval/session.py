@@ -16,13 +16,13 @@ from . import adapter
 
 @dataclass(frozen=True)
 class Answers(TurnRequest):
-    """A turn that goes on: None for each call that is approved, or why it is denied."""
+    """A request that resumes a turn: None for an approved call, or the reason of a denial."""
 
     reasons: dict[str, str | None] = field(default_factory=dict, repr=False)
 
     @property
     def needs_prompt(self) -> bool:
-        """It goes on with the prompt of the turn that waits."""
+        """Return False: the pending turn has the prompt."""
         return False
 
     @property
@@ -32,15 +32,15 @@ class Answers(TurnRequest):
 
 
 class Call(BaseModel):
-    """A tool call that waits."""
+    """A pending tool call."""
 
-    id: str  # that of the call, with a mark: models number calls, and an answer is to one wait
+    id: str  # with a mark: models reuse ids, and an answer is for one approval
     tool: str
     input: Any
 
 
 class Waiting(BaseModel):
-    """A turn that waits."""
+    """A pending turn."""
 
     turn: int
     key: str | None  # of the last request
@@ -51,7 +51,7 @@ class Waiting(BaseModel):
     until: int  # in unix seconds
     messages: list[Any]  # of the turn
     kept: dict[str, Any] = {}  # by capabilities, JSON
-    other: dict[str, Any]  # what else the framework keeps
+    other: dict[str, Any]  # other state of the framework
 
     @property
     def tool_calls(self) -> list[ToolCall]:
@@ -59,15 +59,14 @@ class Waiting(BaseModel):
         return [ToolCall(call.id, call.tool, call.input) for call in self.calls]
 
 
-class Kept(LastTurn):
-    """The `app_data` of a snapshot, with the turn that waits."""
+class PendingData(LastTurn):
+    """The `app_data` of a snapshot, with the pending turn."""
 
     pending: NotRequired[Any]
     claim: NotRequired[str]
 
 
-# Turns of which it is unknown whether this process has claimed them, by session and claim; at most
-# 64 MiB of them.
+# Turns that this process may have claimed, by session and claim: at most 64 MiB.
 CLAIMS: LRUCache[tuple[str, str], Waiting] = LRUCache(
     64 << 20, getsizeof=lambda waiting: len(waiting.model_dump_json())
 )
@@ -75,7 +74,7 @@ CLAIMS: LRUCache[tuple[str, str], Waiting] = LRUCache(
 
 def waiting_in(session: Session) -> Waiting | None:
     """Return the pending turn, or a turn that this process may have claimed."""
-    last = cast(Kept | None, session.last)
+    last = cast(PendingData | None, session.last)
     if waiting := _read(last):
         return waiting
     claimed = CLAIMS.get((session.id, last.get("claim", ""))) if last else None
@@ -98,8 +97,8 @@ async def begin(session: Session, turn: Turn) -> Stage | TurnResult | None:
         turn.waiting = waiting.tool_calls
         return turn.replay(waiting.turn, waiting.reply, _marks_of(session))
     if answers:
-        what = f"These tool calls wait, and all must be answered: {', '.join(ids)}."
-        raise AgentError("not_waiting", what if ids else "")
+        detail = f"These tool calls are pending; answer all of them: {', '.join(ids)}."
+        raise AgentError("not_waiting", detail if ids else "")
     if not waiting:
         return None
     stage = await session.stage(turn)
@@ -133,14 +132,14 @@ async def _claim(session: Session, waiting: Waiting) -> None:
     Raises AgentError: `not_waiting` if the session has ended, `session_conflict` if it changed,
     or an error of the store.
     """
-    last = cast(Kept, session.last)
+    last = cast(PendingData, session.last)
     if "pending" not in last:  # this process has claimed it
         CLAIMS.pop((session.id, last["claim"]), None)
         return
     snapshot, last = _committed(session)
     # A unique claim tells this process from others that claim the same turn.
     claim = last["claim"] = uuid4().hex
-    with suppress(ValueError):  # it is too large to be remembered
+    with suppress(ValueError):  # too large for the cache
         CLAIMS[session.id, claim] = waiting
     try:
         claimed = await session.claim(snapshot, last)
@@ -155,21 +154,21 @@ async def _claim(session: Session, waiting: Waiting) -> None:
         raise AgentError("session_conflict")
 
 
-def _committed(session: Session) -> tuple[Snapshot, Kept]:
+def _committed(session: Session) -> tuple[Snapshot, PendingData]:
     """Return the committed snapshot and data, without the pending turn and its claim."""
     of_waiting = {"pending", "claim"}
     committed = {
         name: value for name, value in (session.last or {}).items() if name not in of_waiting
     }
-    return cast(Snapshot, session.snapshot), cast(Kept, committed)
+    return cast(Snapshot, session.snapshot), cast(PendingData, committed)
 
 
 async def hold(stage: Stage, snapshot: Snapshot, seconds: int) -> TurnResult:
     """Store a pending turn beside the committed turns."""
     turn, session = stage.turn, stage.session
     if len({call.id for call in turn.waiting}) < len(turn.waiting):
-        # One answer would be to both of them.
-        raise AgentError("model_failed", detail="two tool calls that wait have the same id")
+        # One answer would apply to both calls.
+        raise AgentError("model_failed", detail="two pending tool calls have the same id")
     mark = uuid4().hex[:8]
     waiting = Waiting(
         turn=turn.number,
@@ -189,9 +188,11 @@ async def hold(stage: Stage, snapshot: Snapshot, seconds: int) -> TurnResult:
         before, last = _committed(session)
     else:
         before = snapshot | {"data": {"messages": []}}
-        last = Kept(actor=session.actor, turn=0, key=None, reply="", turns=[])
+        last = PendingData(actor=session.actor, turn=0, key=None, reply="", turns=[])
     last["pending"] = waiting.model_dump()
-    session.check_size(len(serialize(before | {"app_data": last})))  # it costs no older turn
+    session.check_size(
+        len(serialize(before | {"app_data": last}))
+    )  # a pending turn displaces no older turn
     await session.save(before, last)
     turn.waiting = waiting.tool_calls
     return turn.end("waiting", stage.marks | _marks_of(session))
@@ -202,11 +203,11 @@ def _marks_of(session: Session) -> Marks:
 
 
 def call_id(id: str) -> str:
-    """Return the id that the model gave to a call, without the mark of the wait."""
+    """Return the id that the model gave to a call, without the mark of the approval."""
     return id.rpartition(".")[0]
 
 
-def _read(last: Kept | None) -> Waiting | None:
+def _read(last: PendingData | None) -> Waiting | None:
     """Return the pending turn if it is readable and has not expired."""
     try:
         return _in_time(Waiting.model_validate(last["pending"])) if last else None

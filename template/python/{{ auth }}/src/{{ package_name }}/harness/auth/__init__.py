@@ -1,1 +1,1 @@
-"""Callers that a token names: who they are, and how much they may ask for."""
+"""Callers with tokens: identity and limits."""

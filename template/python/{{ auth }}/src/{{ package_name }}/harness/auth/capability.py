@@ -115,26 +115,29 @@ class Auth(Capability):
         """
         if scope["type"] != "http":
             return scope, receive, send
-        sent, own = Headers(scope=scope), dict[str, str]()
+        sent, identity_headers = Headers(scope=scope), dict[str, str]()
         tokens = [f"Bearer {token}" for token in sent.getlist(TOKEN_HEADER)]
         values = tokens or sent.getlist("authorization")
         given = re.fullmatch("(?i:bearer) +([!-~]+) *", values[0]) if len(values) == 1 else None
         try:
             if given:
                 actor = await self.tokens.actor_of(given[1])
-                own = {"authorization": f"Bearer {self.settings.api_token}", NAMES[0]: actor}
+                identity_headers = {
+                    "authorization": f"Bearer {self.settings.api_token}",
+                    NAMES[0]: actor,
+                }
         except InvalidToken as error:
             send = _challenging(send, str(error))
         except IssuerUnavailable:
-            what = "Tokens cannot be verified now; retry later."
-            raise AgentError("server_busy", what) from None
+            detail = "Tokens cannot be verified now; retry later."
+            raise AgentError("server_busy", detail) from None
         named = {value for name in NAMES for value in sent.getlist(name)}
-        if own and not named <= {own[NAMES[0]]}:
+        if identity_headers and not named <= {identity_headers[NAMES[0]]}:
             log.warning("refused: a header names a different actor than the token")
-            what = "A header names a different actor than the token."
-            raise AgentError("session_forbidden", what)
+            detail = "A header names a different actor than the token."
+            raise AgentError("session_forbidden", detail)
         others = [pair for pair in sent.raw if pair[0].decode("latin-1") not in REPLACED]
-        raw = [(name.encode(), value.encode()) for name, value in own.items()]
+        raw = [(name.encode(), value.encode()) for name, value in identity_headers.items()]
         return {**scope, "headers": [*others, *raw]}, receive, send
 
 

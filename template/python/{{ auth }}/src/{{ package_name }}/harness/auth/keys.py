@@ -1,4 +1,4 @@
-"""The public keys of an issuer of tokens, found as OpenID Connect Discovery 1.0 says."""
+"""The public keys of a token issuer, from OpenID Connect Discovery 1.0."""
 
 import asyncio
 import json
@@ -41,22 +41,22 @@ class Keys:
 
         Raises IssuerUnavailable if no keys were ever read.
         """
-        found = self._find(id, algorithm)
-        if found is None:
+        key = self._find(id, algorithm)
+        if key is None:
             await self._refresh()
-            found = self._find(id, algorithm)
+            key = self._find(id, algorithm)
         elif time.monotonic() - self._read_at > FRESH_SECONDS:
             self._start()
-        return found
+        return key
 
     async def read(self) -> None:
         """Read the keys. Raises IssuerUnavailable."""
         place = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
         async with httpx.AsyncClient(timeout=SECONDS) as client:
-            found = await _get(client, place)
-            if found.get("issuer") != self._issuer:
+            metadata = await _get(client, place)
+            if metadata.get("issuer") != self._issuer:
                 raise IssuerUnavailable(f"{place} is of another issuer")
-            uri = str(found.get("jwks_uri"))
+            uri = str(metadata.get("jwks_uri"))
             if not self._is_allowed(uri):
                 raise IssuerUnavailable(f"{place}: jwks_uri must be an https address")
             listed = (await _get(client, uri)).get("keys")
@@ -77,10 +77,10 @@ class Keys:
             self._refreshing.cancel()
 
     def _find(self, id: str | None, algorithm: str) -> PyJWK | None:
-        found = [key for key in self._keys if key.algorithm_name == algorithm]
+        keys = [key for key in self._keys if key.algorithm_name == algorithm]
         if id is not None:
-            found = [key for key in found if key.key_id == id]
-        return found[0] if len(found) == 1 else None
+            keys = [key for key in keys if key.key_id == id]
+        return keys[0] if len(keys) == 1 else None
 
     def _is_allowed(self, uri: str) -> bool:
         """Whether keys may be read there: as AUTH_ISSUER, but also with a query."""

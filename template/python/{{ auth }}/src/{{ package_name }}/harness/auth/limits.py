@@ -13,7 +13,7 @@ from .settings import AuthSettings
 log = logging.getLogger(__name__)
 MINUTE, DAY = 60, 86_400
 PERIODS = {MINUTE: "minute", DAY: "day"}
-MAX_COUNTERS = 100_000  # of one process; then those that were used least recently start again
+MAX_COUNTERS = 100_000  # per process; beyond it, the least recently used counters restart
 
 
 class CountersUnavailable(Exception):
@@ -52,8 +52,8 @@ class Limits:
         turns = {MINUTE: settings.actor_turns_per_minute, DAY: settings.actor_turns_per_day}
         tokens = {MINUTE: settings.actor_tokens_per_minute, DAY: settings.actor_tokens_per_day}
         self.admitted = WeakSet[Turn]()  # those of which a request was not refused
-        self._turns = {seconds: most for seconds, most in turns.items() if most}
-        self._tokens = {seconds: most for seconds, most in tokens.items() if most}
+        self._turns = {seconds: maximum for seconds, maximum in turns.items() if maximum}
+        self._tokens = {seconds: maximum for seconds, maximum in tokens.items() if maximum}
 
     @property
     def has_tokens(self) -> bool:
@@ -65,9 +65,9 @@ class Limits:
         now = time.time()
         if error := await self.spend(actor, 0, now):
             raise error
-        for seconds, most in self._turns.items():
-            if await self._add(actor, "turns", 1, seconds, now) > most:
-                raise _used_up("turns", most, seconds, now)
+        for seconds, maximum in self._turns.items():
+            if await self._add(actor, "turns", 1, seconds, now) > maximum:
+                raise _used_up("turns", maximum, seconds, now)
 
     async def spend(self, actor: str, tokens: int, now: float) -> AgentError | None:
         """Count tokens; return an error if the actor had used up a limit before.
@@ -75,14 +75,14 @@ class Limits:
         A negative number takes back tokens that were counted at the same time `now`.
         """
         error = None
-        for seconds, most in self._tokens.items():
+        for seconds, maximum in self._tokens.items():
             before = await self._add(actor, "tokens", tokens, seconds, now) - tokens
-            if before >= most and not error:
-                error = _used_up("tokens", most, seconds, now)
+            if before >= maximum and not error:
+                error = _used_up("tokens", maximum, seconds, now)
         return error
 
-    async def _add(self, actor: str, what: str, number: int, seconds: int, now: float) -> int:
-        name = f"{what}:{seconds}:{int(now // seconds)}:{actor}"
+    async def _add(self, actor: str, kind: str, number: int, seconds: int, now: float) -> int:
+        name = f"{kind}:{seconds}:{int(now // seconds)}:{actor}"
         try:
             return await self.counters.add(name, number, seconds)
         except CountersUnavailable as error:
@@ -90,8 +90,8 @@ class Limits:
             return 0
 
 
-def _used_up(what: str, most: int, seconds: int, now: float) -> AgentError:
-    limit = f"{most} {what} per {PERIODS[seconds]}"
+def _used_up(kind: str, maximum: int, seconds: int, now: float) -> AgentError:
+    limit = f"{maximum} {kind} per {PERIODS[seconds]}"
     error = AgentError("rate_limited", f"This actor has used up {limit}.")
     error.retry_after = int(seconds - now % seconds) + 1
     return error

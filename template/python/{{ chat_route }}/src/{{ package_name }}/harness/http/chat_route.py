@@ -57,7 +57,7 @@ class ChatRoute(Capability):
             session_id = _read_id(request, ids[0] if len(ids) == 1 else None)
             actor = read_actor(request, runtime)
             with runtime.turns.reading():
-                async with one_read:  # a large session takes all of the process for a moment
+                async with one_read:  # a large session blocks the process for a moment
                     session = await runtime.sessions.read(session_id, actor)
                     text = _json(_ui_messages(session, is_exact=_is_exact(request)))
                     await asyncio.sleep(0.01)  # serves other requests
@@ -89,15 +89,15 @@ class PageRequest(PlacedRequest):
     seen: int | None = None  # the last turn that the page knows
 
     def place(self, session: Session, turn: Turn) -> int:
-        """Return how many turns stay, and set the key: with it `begin` would replay the turn."""
+        """Return the number of turns to keep; set the key late, so that `begin` replays no turn."""
         waiting = session.waiting
-        kept = waiting.turn - 1 if waiting else session.number  # committed turns on the page
-        shown = kept + 1 if waiting else kept
+        committed = waiting.turn - 1 if waiting else session.number  # committed turns on the page
+        shown = committed + 1 if waiting else committed
         if shown and self.seen not in {None, shown}:
             raise _conflict()
         turn.key = self.id
         first = session.number - len(session.turns) + 1
-        found = re.fullmatch(POSITION, self.replaced or "")
+        position = re.fullmatch(POSITION, self.replaced or "")
         numbers = _numbers(session)
         number = numbers.get(self.replaced or "")
         if number is None and self.after is not None:
@@ -106,9 +106,9 @@ class PageRequest(PlacedRequest):
             is_known = id is None or id in numbers or re.fullmatch(POSITION, id)
             if shown and after >= first and not is_known:
                 raise _conflict()
-            number = min(after, kept) + 1
-        elif number is None and found:
-            number = first + session.find(int(found[1]))
+            number = min(after, committed) + 1
+        elif number is None and position:
+            number = first + session.find(int(position[1]))
         elif number is None and self.replaced and shown and self.seen is None:
             raise _conflict()
         elif number is None:
@@ -184,7 +184,7 @@ class UiEvents(Events):
         return parts + _part("finish", finishReason=reason, messageMetadata=metadata) + _DONE
 
     def format_error(self, failure: AgentError) -> str:
-        """Return the last parts of a turn that failed; nothing of it was kept."""
+        """Return the last parts of a turn that failed; nothing was saved."""
         text = f"{failure.type}: {failure}{self._advise(failure)}"
         return _part("error", errorText=text) + _DONE
 
@@ -325,7 +325,7 @@ def _numbers(session: Session) -> dict[str, int]:
 
 
 def _ui_messages(session: Session, *, is_exact: bool) -> list[dict[str, Any]]:
-    """Return the messages of a session, and those of the turn that waits, if one does."""
+    """Return the messages of a session, with those of its pending turn."""
     stored, waiting = session.data["messages"], session.waiting
     start = session.turns[0]["at"] if session.turns else len(stored)  # behind a summary
     turns = read_turns(stored[start:])
@@ -340,8 +340,8 @@ def _ui_messages(session: Session, *, is_exact: bool) -> list[dict[str, Any]]:
         shown.append((waiting.turn, waiting.prompt, _waiting_parts(waiting, is_exact)))
     messages = _summary_note(first - 1) if start else list[Part]()
     for turn, prompt, parts in shown:
-        id, said = ids.get(turn, f"turn-{turn}"), {"type": "text", "text": prompt}
-        messages.append({"id": id, "role": "user", "parts": [said]})
+        id, prompt_part = ids.get(turn, f"turn-{turn}"), {"type": "text", "text": prompt}
+        messages.append({"id": id, "role": "user", "parts": [prompt_part]})
         reply: Part = {"id": _reply_id(id), "role": "assistant", "parts": parts}
         messages.append({**reply, "metadata": {"turn": turn}})
     return messages
@@ -366,7 +366,7 @@ def _waiting_parts(waiting: WaitingTurn, is_exact: bool) -> list[Part]:
 
 
 def _call_id(approval: str) -> str:
-    """Return the id of a call that waits, given the id of its approval."""
+    """Return the id of a pending call from the id of its approval."""
     return approval.rpartition(".")[0]
 
 
@@ -411,7 +411,7 @@ def _plain(input: Any, is_exact: bool) -> Any:
 
 
 def _read_integer(digits: str) -> int | str:
-    """Return an integer, or its digits where JavaScript would round it: a person approves it."""
+    """Return an integer, or its digits if JavaScript would round it: a person approves it."""
     number = int(digits)
     return number if abs(number) <= MAX_SAFE_INTEGER else digits
 

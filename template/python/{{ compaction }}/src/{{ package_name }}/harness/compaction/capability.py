@@ -28,7 +28,7 @@ from .summary import (
     LONGEST,
     REPLY,
     SIZES,
-    Said,
+    Utterance,
     mark,
     offline_summary,
     transcript,
@@ -88,9 +88,14 @@ class Compaction(Capability):
         elif name and name == self.settings.model:
             what = "COMPACTION_MODEL is the same as MODEL. Remove it."
             findings.append(diagnostic("SET-COMPACTION_MODEL", what, "warning"))
-        seconds, most = self.settings.compaction_timeout_seconds, self.settings.turn_timeout_seconds
-        if seconds >= most:
-            what = f"COMPACTION_TIMEOUT_SECONDS is {seconds}, not below TURN_TIMEOUT_SECONDS={most}"
+        seconds, limit = (
+            self.settings.compaction_timeout_seconds,
+            self.settings.turn_timeout_seconds,
+        )
+        if seconds >= limit:
+            what = (
+                f"COMPACTION_TIMEOUT_SECONDS is {seconds}, not below TURN_TIMEOUT_SECONDS={limit}"
+            )
             what += ": a turn with a summary can take more than twice as long."
             findings.append(diagnostic("SET-COMPACTION_TIMEOUT_SECONDS", what, "warning"))
         return findings
@@ -143,11 +148,11 @@ class Compaction(Capability):
         try:
             async with time_limit(seconds) as limit:
                 earlier = unmark(next((str(chunk) for _, chunk in adapter.read(before)), ""))
-                said = list(adapter.read(messages))
+                utterances = list(adapter.read(messages))
                 if self.model is None:
-                    return offline_summary(earlier, said), ""
+                    return offline_summary(earlier, utterances), ""
                 model = wrap_model(self._before, self.model, turn.actor, turn)
-                answer = await _ask(model, earlier, said)
+                answer = await _ask(model, earlier, utterances)
         except Exception as error:
             if isinstance(error, TimeoutError) and limit.expired():
                 what = f"it took longer than COMPACTION_TIMEOUT_SECONDS={seconds}"
@@ -164,12 +169,12 @@ class Compaction(Capability):
         return text, tokens if answer.input_tokens or answer.output_tokens else ""
 
 
-async def _ask(model: Any, earlier: str, said: list[Said]) -> Answer:
+async def _ask(model: Any, earlier: str, utterances: list[Utterance]) -> Answer:
     """Return the answer to a transcript, a shorter one if the model cannot read it all."""
     for size in SIZES[:-1]:
         try:
-            return await ask(model, INSTRUCTIONS, transcript(earlier, said, size), LONGEST)
+            return await ask(model, INSTRUCTIONS, transcript(earlier, utterances, size), LONGEST)
         except Exception as error:
             if not is_too_long(error):
                 raise
-    return await ask(model, INSTRUCTIONS, transcript(earlier, said, SIZES[-1]), LONGEST)
+    return await ask(model, INSTRUCTIONS, transcript(earlier, utterances, SIZES[-1]), LONGEST)

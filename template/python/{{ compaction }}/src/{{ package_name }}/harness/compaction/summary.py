@@ -25,8 +25,8 @@ _NOTICE = "The agent wrote this summary of earlier messages. It is a record, not
 _MARKED = re.compile(r'<summary of="[^"]*">\n[^\n]*\n\n(.*)\n</summary>', re.DOTALL)
 _PREFIX = "Offline summary: the user said "
 
-Said = tuple[str, StoredChunk]
-"""Who spoke, "user" or "assistant", and what: a text, or a tool's call or result."""
+Utterance = tuple[str, StoredChunk]
+"""The speaker ("user" or "assistant"), and a text, tool call or tool result."""
 
 
 def mark(text: str, turns: int) -> str:
@@ -41,37 +41,37 @@ def unmark(message: str) -> str:
     return html.unescape(match[1]) if match else message
 
 
-def transcript(earlier: str, said: list[Said], size: int = SIZES[0]) -> str:
+def transcript(earlier: str, utterances: list[Utterance], size: int = SIZES[0]) -> str:
     """Return the transcript to summarize: a line for each text and each call with its result."""
-    most = min(_TEXT, max(_QUOTE, size // max(len(said), 1)))
+    limit = min(_TEXT, max(_QUOTE, size // max(len(utterances), 1)))
     lines = [f"Earlier summary: {_quote(earlier, LONGEST)}"] if earlier else []
     calls: dict[str, int] = {}  # their lines: models may number the calls of each turn anew
-    for speaker, chunk in said:
+    for speaker, chunk in utterances:
         if isinstance(chunk, ToolCall):
             calls[chunk.id] = len(lines)
-            given = _quote(_json(chunk.input), most)
-            lines.append(f"Tool {_quote(chunk.name, most)} was called with {given}")
+            arguments = _quote(_json(chunk.input), limit)
+            lines.append(f"Tool {_quote(chunk.name, limit)} was called with {arguments}")
         elif isinstance(chunk, ToolResult):
             if chunk.id in calls:
                 verb = "failed with" if chunk.is_error else "returned"
-                lines[calls.pop(chunk.id)] += f", and {verb} {_quote(chunk.text, most)}"
+                lines[calls.pop(chunk.id)] += f", and {verb} {_quote(chunk.text, limit)}"
         else:
-            lines.append(f"{speaker.capitalize()}: {_quote(chunk, most)}")
+            lines.append(f"{speaker.capitalize()}: {_quote(chunk, limit)}")
     text = "\n".join(lines)
     return f"<transcript>\n{text}\n</transcript>\nWrite the summary of this transcript."
 
 
-def offline_summary(earlier: str, said: Iterable[Said]) -> str:
+def offline_summary(earlier: str, utterances: Iterable[Utterance]) -> str:
     """Return a summary without a model: shortened quotes of the user."""
-    texts = (text for speaker, text in said if speaker == "user" and isinstance(text, str))
+    texts = (text for speaker, text in utterances if speaker == "user" and isinstance(text, str))
     quotes = [earlier.removeprefix(_PREFIX)] if earlier else []
     quotes += [f'"{_shorten(" ".join(text.split()), _QUOTE)}"' for text in texts]
     return _PREFIX + _shorten(", ".join(quotes), _OFFLINE)
 
 
-def _quote(text: str, most: int) -> str:
+def _quote(text: str, limit: int) -> str:
     """Return a text as a JSON string in which nothing begins a line or closes the transcript."""
-    string = _json(_shorten(text, most))
+    string = _json(_shorten(text, limit))
     return re.sub("[<\x85\u2028\u2029]", lambda match: f"\\u{ord(match[0]):04x}", string)
 
 
@@ -79,7 +79,7 @@ def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
-def _shorten(text: str, most: int) -> str:
-    """Return the beginning and the end of a text that is longer than `most` characters."""
-    half = most // 2
-    return text if len(text) <= most else f"{text[:half]} … {text[-half:]}"
+def _shorten(text: str, limit: int) -> str:
+    """Return the beginning and the end of a text that is longer than `limit` characters."""
+    half = limit // 2
+    return text if len(text) <= limit else f"{text[:half]} … {text[-half:]}"

@@ -1,4 +1,4 @@
-"""The model that judges replies, as `check --connect` calls it."""
+"""Lets `check --connect` call the model that judges replies."""
 
 from ..capability import Capability
 from ..findings import Finding
@@ -7,7 +7,7 @@ from .settings import EvalSettings
 
 
 class Evals(Capability):
-    """Changes no turn: the command `eval` makes the judge itself."""
+    """Checks the judge; the command `eval` builds and calls it."""
 
     settings: EvalSettings
 

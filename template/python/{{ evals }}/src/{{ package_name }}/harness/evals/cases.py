@@ -1,4 +1,4 @@
-"""Reads cases from the YAML files in evals/, which the JSON Schema there describes."""
+"""Reads cases from the YAML files in evals/; evals/schema.json describes them."""
 
 import json
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ FOLDER = Path("evals")
 
 @dataclass
 class Case:
-    """A case, the place of its first line, and why it cannot run."""
+    """A case, the file and line of its start, and the errors that keep it from running."""
 
     name: str
     place: str
@@ -23,7 +23,7 @@ class Case:
 
 
 def read_cases(names: tuple[str, ...]) -> list[Case]:
-    """Return the cases of all files, or those of these names, with their errors."""
+    """Return all cases, or only those with these names; invalid cases have errors."""
     schema = json.loads((FOLDER / "schema.json").read_text("utf-8"))
     known: dict[str, Case] = {}
     for path in sorted([*FOLDER.glob("*.yaml"), *FOLDER.glob("*.yml")]):
@@ -37,7 +37,7 @@ def read_cases(names: tuple[str, ...]) -> list[Case]:
     unknown = [name for name in names if name not in known]
     for name in unknown:
         known[name] = Case(name, "", errors=[f"there is no case {name} in {FOLDER}/*.yaml"])
-    # A case that is not found may be a case with an error.
+    # The name of an invalid case is unknown, so report invalid cases too.
     return [
         case
         for case in known.values()
@@ -50,20 +50,22 @@ def _read(file: Path, validator: Draft202012Validator) -> list[Case]:
     try:
         data = YAML().load(file.read_text("utf-8"))
     except (OSError, ValueError, YAMLError, RecursionError) as error:
-        line, what = 1, "it is not YAML in UTF-8"
+        line, message = 1, "the file is not YAML in UTF-8"
         if isinstance(error, MarkedYAMLError) and error.problem_mark:
-            line, what = error.problem_mark.line + 1, str(error.problem)
-        return [Case(f"{path}:{line}", f"{path}:{line}", errors=[f"{path}:{line}: {what}"])]
-    cases, found = list[Case](), dict[int, list[str]]()
+            line, message = error.problem_mark.line + 1, str(error.problem)
+        return [Case(f"{path}:{line}", f"{path}:{line}", errors=[f"{path}:{line}: {message}"])]
+    cases: list[Case] = []
+    errors_by_case: dict[int, list[str]] = {}
     for problem in validator.iter_errors(data):
-        where = [*problem.absolute_path]
-        index = where[1] if where[:1] == ["cases"] and len(where) > 1 else -1
-        found.setdefault(index, []).append(f"{path}:{_line(data, where)}: {problem.message[:200]}")
-    if -1 in found:
-        return [Case(path, f"{path}:1", errors=found[-1])]
+        location = [*problem.absolute_path]
+        index = location[1] if location[:1] == ["cases"] and len(location) > 1 else -1
+        message = f"{path}:{_line(data, location)}: {problem.message[:200]}"
+        errors_by_case.setdefault(index, []).append(message)
+    if -1 in errors_by_case:
+        return [Case(path, f"{path}:1", errors=errors_by_case[-1])]
     for index, case in enumerate(data["cases"]):
         place = f"{path}:{_line(data, ['cases', index])}"
-        errors = found.get(index, [])
+        errors = errors_by_case.get(index, [])
         name = place if errors else str(case["name"])
         cases.append(Case(name, place, {} if errors else json.loads(json.dumps(case)), errors))
     return cases

@@ -11,7 +11,7 @@ import click
 
 from ..capability import App
 
-TEXT = click.Path(dir_okay=False, path_type=Path)
+FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 def _set_model(_: Any, __: Any, model: str | None) -> None:
@@ -21,17 +21,17 @@ def _set_model(_: Any, __: Any, model: str | None) -> None:
 
 @click.command("eval")
 @click.argument("names", nargs=-1)
-@click.option("--model", callback=_set_model, expose_value=False, help="Replaces MODEL.")
-@click.option("--repeat", default=1, type=click.IntRange(1, 1000), help="Runs of each case.")
-@click.option("--jobs", default=4, type=click.IntRange(1, 100), help="Maximum of cases at a time.")
-@click.option("--against", type=TEXT, help="Compare with an earlier --json.")
-@click.option("--json", "as_json", type=TEXT, help="Write the results.")
-@click.option("--junit", type=TEXT, help="Write the results as JUnit XML.")
-@click.option("--summary", type=TEXT, help="Write the results as Markdown.")
-@click.option("--from", "session", metavar="SESSION", help="Print a case made of a session.")
 @click.option(
-    "--promptfoo", is_flag=True, help="Write evals/promptfooconfig.yaml, and run nothing."
+    "--model", callback=_set_model, expose_value=False, help="Model to use instead of MODEL."
 )
+@click.option("--repeat", default=1, type=click.IntRange(1, 1000), help="Number of runs per case.")
+@click.option("--jobs", default=4, type=click.IntRange(1, 100), help="Number of cases at once.")
+@click.option("--against", type=FILE, help="Compare with results that --json wrote.")
+@click.option("--json", "as_json", type=FILE, help="Write the results as JSON.")
+@click.option("--junit", type=FILE, help="Write the results as JUnit XML.")
+@click.option("--summary", type=FILE, help="Write the results as Markdown.")
+@click.option("--from", "session", metavar="SESSION", help="Print a stored session as a case.")
+@click.option("--promptfoo", is_flag=True, help="Write evals/promptfooconfig.yaml; run no case.")
 @click.pass_obj
 def evaluate(
     app: App,
@@ -60,12 +60,12 @@ def evaluate(
         survive_late_errors(runner.get_loop())
         runs = run_to_end(runner, _run(app, cases, repeat, jobs))
         click.echo("\n\n" + report.table(runs, before))
-        if shown := report.failures(runs):
-            click.echo("\n" + shown)
-        failed = sum(report.passed(them) < len(them) for them in runs.values())
-        left = len(cases) - len(runs)
-        unfinished = f", {left} not run" if left else ""
-        tokens = sum(run.get("tokens", 0) for them in runs.values() for run in them)
+        if details := report.failures(runs):
+            click.echo("\n" + details)
+        failed = sum(report.passed(case_runs) < len(case_runs) for case_runs in runs.values())
+        not_run = len(cases) - len(runs)
+        unfinished = f", {not_run} not run" if not_run else ""
+        tokens = sum(run.get("tokens", 0) for case_runs in runs.values() for run in case_runs)
         click.echo(f"\n{len(runs)} cases, {failed} failed{unfinished}; {tokens} tokens.")
         if as_json:
             as_json.write_text(json.dumps({"cases": runs}, ensure_ascii=False, indent=1), "utf-8")
@@ -73,10 +73,10 @@ def evaluate(
             junit.write_text(report.junit(runs), "utf-8")
         if summary:
             summary.write_text(report.summary(runs, before), "utf-8")
-        code = 1 if failed or left or not cases else 0
-        if left or any(run.get("late") for them in runs.values() for run in them):
+        code = 1 if failed or not_run or not cases else 0
+        if not_run or any(run.get("late") for case_runs in runs.values() for run in case_runs):
             sys.stdout.flush()
-            os._exit(code)  # a thread that hangs would keep the process alive
+            os._exit(code)  # a hanging thread would keep the process alive
     sys.exit(code)
 
 
@@ -89,19 +89,19 @@ async def _run(app: App, cases: list[Any], repeat: int, jobs: int) -> Any:
 
     settings, findings = app.read_settings()
     capabilities = [*app.make_capabilities(settings), Stubs(settings, [], app.load)]
-    # Without what reaches a store or a memory, or reads their secrets.
-    others = [it for it in capabilities if not hasattr(it, "traced_as")]
-    needed = capabilities if any(case.data.get("real") for case in cases) else others
+    # Only cases with `real: true` reach stores and memories and read their secrets.
+    without_stores = [it for it in capabilities if not hasattr(it, "traced_as")]
+    needed = capabilities if any(case.data.get("real") for case in cases) else without_stores
     refuse_errors([*findings, *app.load().model.check_model(settings), *check_all(needed)])
     if settings.model == "offline":
-        click.echo("MODEL is not set: the lines `offline` of the cases answer.")
-    stubbed = [it for it in others if not hasattr(it, "reads_secrets")]
-    runtime = Runtime(settings, app.load(), stubbed, logs_turns=False)
+        click.echo("MODEL is not set: the `offline` lines of the cases replace the model.")
+    isolated = [it for it in without_stores if not hasattr(it, "reads_secrets")]
+    runtime = Runtime(settings, app.load(), isolated, logs_turns=False)
     real = runtime
     if needed is capabilities:
         real = Runtime(settings, app.load(), capabilities, logs_turns=False)
-    for one in {id(it): it for it in (runtime, real)}.values():
-        await one.open()
+    for unopened in {id(it): it for it in (runtime, real)}.values():
+        await unopened.open()
     try:
         runner = Runner(settings, runtime, real)
         return await runner.run_all(cases, repeat, jobs, _show_progress)
@@ -139,7 +139,8 @@ def _read_results(path: Path) -> Any:
     try:
         cases = json.loads(path.read_text("utf-8"))["cases"]
     except (OSError, ValueError, KeyError, TypeError):
-        raise click.ClickException(f"{path} is not a file that --json wrote.") from None
+        message = f"{path} has no results: pass a file that --json wrote."
+        raise click.ClickException(message) from None
     return cases
 
 
@@ -151,4 +152,4 @@ def _write_promptfoo(cases: list[Any]) -> None:
     path = "evals/promptfooconfig.yaml"
     with open(path, "w", encoding="utf-8") as file:
         YAML().dump(config(cases), file)
-    click.echo(f"{path} is written. While `serve` runs: npx promptfoo eval -j 1 -c {path}")
+    click.echo(f"Wrote {path}. Start `serve`, then run: npx promptfoo eval -j 1 -c {path}")

@@ -7,73 +7,81 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 
-LONGEST = 200  # characters of a value in a line
+MAX_LENGTH = 200  # characters of a quoted value
 
 
-def failures_of(seen: dict[str, Any], expect: dict[str, Any]) -> list[str]:
-    """Return in which ways a turn is not as expected, a line each."""
-    wanted, found = expect.get("reply", {}), list[str]()
-    outcome, reply = expect.get("outcome", "committed"), seen["reply"]
-    if seen["outcome"] != outcome:
-        found.append(f"the turn ended as {seen['outcome']}, not {outcome}{seen['detail']}")
-    found += [
-        f"the reply lacks {_show(text)}" for text in wanted.get("contains", []) if text not in reply
+def failures_of(record: dict[str, Any], expect: dict[str, Any]) -> list[str]:
+    """Compare the record of a turn with its expectations; return one line per difference."""
+    failures: list[str] = []
+    reply_rules = expect.get("reply", {})
+    outcome, reply = expect.get("outcome", "committed"), record["reply"]
+    if record["outcome"] != outcome:
+        failures.append(f"the turn ended as {record['outcome']}, not {outcome}{record['detail']}")
+    failures += [
+        f"the reply lacks {_quote(text)}"
+        for text in reply_rules.get("contains", [])
+        if text not in reply
     ]
-    found += [
-        f"the reply contains {_show(text)}" for text in wanted.get("lacks", []) if text in reply
+    failures += [
+        f"the reply contains {_quote(text)}"
+        for text in reply_rules.get("lacks", [])
+        if text in reply
     ]
-    if "matches" in wanted:
+    if "matches" in reply_rules:
         try:
-            if not re.search(wanted["matches"], reply):
-                found.append(f"the reply does not match {_show(wanted['matches'])}")
+            if not re.search(reply_rules["matches"], reply):
+                failures.append(f"the reply does not match {_quote(reply_rules['matches'])}")
         except re.error as error:
-            found.append(f"{_show(wanted['matches'])} is no regular expression: {error}")
-    if "schema" in wanted:
-        found += _not_as_schema(reply, wanted["schema"])
+            failures.append(
+                f"{_quote(reply_rules['matches'])} is not a regular expression: {error}"
+            )
+    if "schema" in reply_rules:
+        failures += _schema_errors(reply, reply_rules["schema"])
     if "tools" in expect:
-        found += _other_calls(seen["calls"], expect["tools"])
-    called = {call["tool"] for call in seen["calls"]}
-    found += [f"{name} was called" for name in expect.get("never", []) if name in called]
+        failures += _compare_calls(record["calls"], expect["tools"])
+    called = {call["tool"] for call in record["calls"]}
+    failures += [f"{name} was called" for name in expect.get("never", []) if name in called]
     for limit in ("tokens", "seconds"):
-        if seen[limit] > expect.get(limit, seen[limit]):
-            found.append(f"it took {seen[limit]} {limit}, more than {expect[limit]}")
-    return found
+        if record[limit] > expect.get(limit, record[limit]):
+            failures.append(f"it took {record[limit]} {limit}, more than {expect[limit]}")
+    return failures
 
 
-def fits(wanted: dict[str, Any], given: dict[str, Any]) -> bool:
-    """Whether arguments have these values; others may be any."""
-    return all(name in given and given[name] == value for name, value in wanted.items())
+def fits(expected: dict[str, Any], arguments: dict[str, Any]) -> bool:
+    """Return whether the arguments include the expected values."""
+    return all(name in arguments and arguments[name] == it for name, it in expected.items())
 
 
-def _other_calls(calls: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> list[str]:
-    are_same = len(calls) == len(wanted) and all(map(_is_same, calls, wanted))
-    return [] if are_same else [f"it called {_in_words(calls)}, not {_in_words(wanted)}"]
+def _compare_calls(calls: list[dict[str, Any]], expected: list[dict[str, Any]]) -> list[str]:
+    are_same = len(calls) == len(expected) and all(map(_is_same, calls, expected))
+    return [] if are_same else [f"it called {_describe(calls)}, not {_describe(expected)}"]
 
 
-def _is_same(call: dict[str, Any], wanted: dict[str, Any]) -> bool:
-    has_input = call["tool"] == wanted["tool"] and fits(wanted.get("input", {}), call["input"])
-    return has_input and wanted.get("answer", "") in call.get("answer", "")
+def _is_same(call: dict[str, Any], expected: dict[str, Any]) -> bool:
+    is_same_tool = call["tool"] == expected["tool"]
+    has_arguments = fits(expected.get("input", {}), call["input"])
+    return is_same_tool and has_arguments and expected.get("answer", "") in call.get("answer", "")
 
 
-def _in_words(calls: list[dict[str, Any]]) -> str:
-    shown = [
+def _describe(calls: list[dict[str, Any]]) -> str:
+    descriptions = [
         f"{call['tool']} {json.dumps(call.get('input', {}), ensure_ascii=False)}"
         + (f" -> {call['answer']}" if "answer" in call else "")
         for call in calls
     ]
-    return ", ".join(shown)[:LONGEST] or "nothing"
+    return ", ".join(descriptions)[:MAX_LENGTH] or "nothing"
 
 
-def _not_as_schema(reply: str, schema: dict[str, Any]) -> list[str]:
+def _schema_errors(reply: str, schema: dict[str, Any]) -> list[str]:
     try:
         Draft202012Validator.check_schema(schema)
         errors = [*Draft202012Validator(schema).iter_errors(json.loads(reply))]
     except SchemaError as error:
-        return [f"the schema is invalid: {error.message[:LONGEST]}"]
+        return [f"the schema is invalid: {error.message[:MAX_LENGTH]}"]
     except ValueError:
         return ["the reply is not JSON"]
-    return [f"the reply violates the schema: {error.message[:LONGEST]}" for error in errors[:3]]
+    return [f"the reply violates the schema: {error.message[:MAX_LENGTH]}" for error in errors[:3]]
 
 
-def _show(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)[:LONGEST]
+def _quote(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)[:MAX_LENGTH]

@@ -1,4 +1,4 @@
-"""Writes the cases for promptfoo, which has a viewer and a red team."""
+"""Converts cases for promptfoo, which has a viewer and a red team."""
 
 from typing import Any
 from uuid import uuid4
@@ -6,7 +6,7 @@ from uuid import uuid4
 from .cases import Case
 
 HEAD = {
-    "description": "The cases of evals/, asked over POST /invocations of a server that runs.",
+    "description": "The cases in evals/, sent to POST /invocations of a running server.",
     "prompts": ["{{prompt}}"],
     "providers": [
         {
@@ -28,9 +28,9 @@ HEAD = {
 
 
 def config(cases: list[Case]) -> dict[str, Any]:
-    """Return the configuration: each turn is a test, in the session of its case."""
+    """Return the configuration; each turn is a test in the session of its case."""
     tests: list[dict[str, Any]] = []
-    run = uuid4().hex[:8]  # the sessions of an earlier file are not continued
+    run = uuid4().hex[:8]  # earlier files used other sessions
     for case in cases:
         for number, turn in enumerate(case.data.get("turns", []), 1):
             expect = turn.get("expect", {})

@@ -1,4 +1,4 @@
-"""Reports the results: a table, transcripts, and files for CI."""
+"""Formats results: a table, transcripts, and files for CI."""
 
 from html import escape
 from xml.etree import ElementTree
@@ -36,7 +36,7 @@ def verdict(runs: list[Run], before: list[Run] | None = None) -> str:
     text += f", before {count_before}/{number_before}"
     if not _is_offline(runs):
         return f"{text}: {describe_change(count, number, count_before, number_before)}"
-    # A script answers, so nothing is left to chance.
+    # The offline model is scripted: any difference is a change.
     if count_before == number_before:
         return f"{text}: broken"
     return f"{text}: fixed" if count == number else text
@@ -52,7 +52,7 @@ def _are_comparable(runs: list[Run], before: list[Run]) -> bool:
 
 
 def _rows(all_runs: Runs, before: Runs) -> list[tuple[str, list[Run], str]]:
-    """Return name, runs and verdict of all cases that a model answered, and of each case."""
+    """Return a row (name, runs, verdict) for all comparable cases together, and for each case."""
     rows = [(name, runs, verdict(runs, before.get(name))) for name, runs in all_runs.items()]
     shared = [
         name
@@ -60,7 +60,7 @@ def _rows(all_runs: Runs, before: Runs) -> list[tuple[str, list[Run], str]]:
         if name in before and _are_comparable(runs, before[name]) and not _is_offline(runs)
     ]
     if len(shared) > 1:
-        # A small decline in many cases is significant only in their sum.
+        # A small decline in many cases is significant only for all of them together.
         now = [run for name in shared for run in all_runs[name]]
         earlier = [run for name in shared for run in before[name]]
         rows.insert(0, (f"all {len(shared)} cases", now, verdict(now, earlier)))
@@ -68,7 +68,7 @@ def _rows(all_runs: Runs, before: Runs) -> list[tuple[str, list[Run], str]]:
 
 
 def table(all_runs: Runs, before: Runs) -> str:
-    """Return a line for each case: its result, tokens and time."""
+    """Return a table with one line per case: tokens, seconds and result."""
     rows = _rows(all_runs, before)
     width = max([len(name) for name, _, _ in rows] + [4])
     lines = [f"{'case':<{width}}  tokens  seconds  result"]
@@ -80,21 +80,21 @@ def table(all_runs: Runs, before: Runs) -> str:
 
 
 def failures(all_runs: Runs) -> str:
-    """Return the first run of each case that failed: its transcript, and why."""
-    shown: list[str] = []
+    """Return the transcript and the failures of each failed case, from its first failed run."""
+    texts: list[str] = []
     for name, runs in all_runs.items():
         if passed(runs) < len(runs):
             place = runs[0]["place"]
             head = f"{name} ({place})" if place not in {"", name} else name
             lines = [head, *_example(runs).splitlines()]
-            shown.append("\n    ".join(line for line in lines if line))
-    return "\n\n".join(shown)
+            texts.append("\n    ".join(line for line in lines if line))
+    return "\n\n".join(texts)
 
 
 def _example(runs: list[Run]) -> str:
-    """Return the first run that failed, and why, or the first run if none failed."""
+    """Return the transcript and failures of the first failed run, or else of the first run."""
     run = next((run for run in runs if run["failures"]), runs[0])
-    return "\n".join([transcript(run["turns"]), *(f"- {why}" for why in run["failures"])])
+    return "\n".join([transcript(run["turns"]), *(f"- {failure}" for failure in run["failures"])])
 
 
 def junit(all_runs: Runs) -> str:
@@ -106,13 +106,13 @@ def junit(all_runs: Runs) -> str:
         if "skipped" in runs[0]:
             ElementTree.SubElement(case, "skipped", message=runs[0]["skipped"])
         elif passed(runs) < len(runs):
-            why = ElementTree.SubElement(case, "failure", message=verdict(runs))
-            why.text = "".join(c for c in failures({name: runs}) if c >= " " or c == "\n")
+            failure = ElementTree.SubElement(case, "failure", message=verdict(runs))
+            failure.text = "".join(c for c in failures({name: runs}) if c >= " " or c == "\n")
     return ElementTree.tostring(suite, encoding="unicode") + "\n"
 
 
 def summary(all_runs: Runs, before: Runs) -> str:
-    """Return Markdown: the table, and examples of each case that changed, failed cases first."""
+    """Return Markdown: the table, and examples of changed cases; failed cases come first."""
     total = sum(run.get("tokens", 0) for runs in all_runs.values() for run in runs)
     rows = sorted(_rows(all_runs, before), key=lambda row: passed(row[1]) == len(row[1]))
     lines = ["### Evals", "", "| case | result |", "|---|---|"]
@@ -127,7 +127,7 @@ def summary(all_runs: Runs, before: Runs) -> str:
         now, earlier = (_example(it) if it else "" for it in (runs, before.get(name)))
         if now == earlier or (not earlier and passed(runs) == len(runs)):
             continue
-        cells = [f"<td><pre>{_plain(it)}</pre></td>" for it in (earlier, now)]
+        cells = [f"<td><pre>{_escape(it)}</pre></td>" for it in (earlier, now)]
         lines = ["", f"<details><summary>{escape(name)}</summary><table>"]
         lines += ["<tr><th>before</th><th>now</th></tr>", f"<tr>{''.join(cells)}</tr>"]
         details = "\n".join([*lines, "</table></details>"]) + "\n"
@@ -138,9 +138,9 @@ def summary(all_runs: Runs, before: Runs) -> str:
     return f"{text}\n{omitted} more examples do not fit here.\n" if omitted else text
 
 
-def _plain(text: str) -> str:
-    """Return a text for HTML in Markdown: a blank line would end the HTML, and @ tell somebody."""
+def _escape(text: str) -> str:
+    """Escape text for HTML in Markdown: a blank line ends the HTML, and @ notifies users."""
     if len(text) > EXAMPLE_LIMIT:
-        # The end has the reasons.
+        # The failures are at the end.
         text = f"{text[: EXAMPLE_LIMIT // 2]}\n...\n{text[-EXAMPLE_LIMIT // 2 :]}"
     return escape(text).replace("\n", "&#10;").replace("@", "&#64;")

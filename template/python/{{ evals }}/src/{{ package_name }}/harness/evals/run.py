@@ -1,4 +1,4 @@
-"""Runs cases, each in a session of its own."""
+"""Runs cases; each run has its own session."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ Run = dict[str, Any]
 
 
 class Runner:
-    """Runs cases by two runtimes: with stubs, and with the real stores."""
+    """Runs cases in two runtimes: without stores, and for `real: true` with them."""
 
     def __init__(self, settings: EvalSettings, runtime: Runtime, real: Runtime) -> None:
         self.settings, self._runtime, self._real = settings, runtime, real
@@ -40,11 +40,12 @@ class Runner:
     async def run_all(
         self, cases: list[Case], repeat: int, jobs: int, done: Callable[[Run], None]
     ) -> dict[str, list[Run]]:
-        """Run each case `repeat` times; if this is cancelled, return the finished runs."""
-        places, runs = asyncio.Semaphore(jobs), dict[str, list[Run]]()
+        """Run all cases `repeat` times, `jobs` at once; on cancellation, return finished runs."""
+        slots = asyncio.Semaphore(jobs)
+        runs: dict[str, list[Run]] = {}
 
         async def run_one(case: Case) -> None:
-            async with places:
+            async with slots:
                 run = await self.run(case)
             runs.setdefault(case.name, []).append(run)
             done(run)
@@ -59,44 +60,46 @@ class Runner:
         return {case.name: runs[case.name] for case in cases if case.name in runs}
 
     async def run(self, case: Case) -> Run:
-        """Run a case once; return its turns, and its failures."""
+        """Run a case once; return its turns and failures."""
         run: Run = {"name": case.name, "place": case.place, "model": self.settings.model}
         run |= {"turns": [], "failures": [*case.errors]}
         seconds, began = case.data.get("seconds", SECONDS), time.monotonic()
         is_offline = self.settings.model == "offline"
         if is_offline and not all("offline" in turn for turn in case.data.get("turns", [])):
-            return run | {"skipped": "MODEL is not set, and the case has no line `offline`"}
+            return run | {"skipped": "MODEL is not set, and a turn has no `offline` lines"}
         try:
             async with asyncio.timeout(seconds):
                 await self._take_turns(case, run)
         except TimeoutError:
             run["late"] = True
-            run["failures"].append(f"it was not over within {seconds} s")
-        except Exception as error:  # noqa: BLE001 (the other cases run)
-            run["failures"].append(f"it broke: {type(error).__name__}: {str(error)[:200]}")
+            run["failures"].append(f"it did not end within {seconds} s")
+        except Exception as error:  # noqa: BLE001 (the other cases must run)
+            run["failures"].append(f"it raised {type(error).__name__}: {str(error)[:200]}")
         run["seconds"] = round(time.monotonic() - began, 3)
         run["tokens"] = sum(turn["tokens"] for turn in run["turns"])
         return run
 
     async def _take_turns(self, case: Case, run: Run) -> None:
         session = f"eval-{uuid4()}"
-        for asked in case.data.get("turns", []) if not case.errors else []:
-            seen = await self._take_turn(case, asked, session, run["failures"])
-            run["turns"].append(seen)
-            expect = asked.get("expect", {})
-            run["failures"] += failures_of(seen, expect)
+        for case_turn in case.data.get("turns", []) if not case.errors else []:
+            record = await self._take_turn(case, case_turn, session, run["failures"])
+            run["turns"].append(record)
+            expect = case_turn.get("expect", {})
+            run["failures"] += failures_of(record, expect)
             if "judge" in expect and not run["failures"] and self.settings.model != "offline":
                 run["failures"] += await self._ask_judge(run["turns"], expect["judge"])
             if run["failures"]:
                 return
 
-    async def _take_turn(self, case: Case, asked: Run, session: str, problems: list[str]) -> Run:
+    async def _take_turn(
+        self, case: Case, case_turn: Run, session: str, failures: list[str]
+    ) -> Run:
         runtime = self._real if case.data.get("real") else self._runtime
         actor = case.data.get("actor") or ("eval" if runtime.actor_required else None)
         while True:
             calls: list[Run] = []
 
-            async def note(chunk: Chunk, calls: list[Run] = calls) -> None:
+            async def record_call(chunk: Chunk, calls: list[Run] = calls) -> None:
                 if isinstance(chunk, ToolCall):
                     calls.append({"id": chunk.id, "tool": chunk.name, "input": chunk.input})
                 elif isinstance(chunk, ToolResult):
@@ -105,9 +108,14 @@ class Runner:
                             call |= {"answer": chunk.text[:2000], "failed": chunk.is_error}
 
             request = EvalRequest(
-                session, asked["prompt"], actor=actor, case=case.data, step=asked, problems=problems
+                session,
+                case_turn["prompt"],
+                actor=actor,
+                case=case.data,
+                case_turn=case_turn,
+                failures=failures,
             )
-            turn = Turn(request, note)
+            turn = Turn(request, record_call)
             began = time.monotonic()
             detail = ""
             try:
@@ -116,14 +124,14 @@ class Runner:
             except AgentError as failure:
                 detail = f" ({failure.detail})" if failure.detail else ""
                 if failure.retry_after is None:
-                    turn.outcome = failure.type  # also if it did not start
+                    turn.outcome = failure.type  # a turn that did not start has none
                     break
                 seconds = failure.retry_after
-            await asyncio.sleep(seconds)  # nothing was kept; the case has its time
+            await asyncio.sleep(seconds)  # the session is unchanged, so retry within the deadline
         for call in calls:
             call.pop("id")
         return {
-            "prompt": asked["prompt"],
+            "prompt": case_turn["prompt"],
             "calls": calls,
             "reply": turn.reply,
             "outcome": turn.outcome,
@@ -134,14 +142,14 @@ class Runner:
 
     async def _ask_judge(self, turns: list[Run], sentence: str) -> list[str]:
         if not self.settings.judge_model:
-            return ["it has a judge, and JUDGE_MODEL is not set"]
+            return ["the case has a judge: set JUDGE_MODEL"]
         text = f"{transcript(turns)}\n\nThe sentence: {sentence}"
         answer = await ask(self._judge, JUDGE, text, 2000)
         turns[-1]["judge"] = answer.text.strip()
         turns[-1]["tokens"] += answer.input_tokens + answer.output_tokens
         verdict = re.match(r"\W*(yes|no)\b", answer.text, re.IGNORECASE)
         if verdict is None:
-            return [f"the judge said neither yes nor no: {answer.text[:200]}"]
+            return [f"the judge answered neither yes nor no: {answer.text[:200]}"]
         is_true = verdict[1].lower() == "yes"
         return [] if is_true else [f"the judge: {answer.text.strip()[:500]}"]
 
@@ -153,8 +161,8 @@ def transcript(turns: list[Run]) -> str:
         lines.append(f"user: {turn['prompt']}")
         for call in turn["calls"]:
             answer = ("failed: " if call.get("failed") else "") + str(call.get("answer", ""))
-            given = json.dumps(call["input"], ensure_ascii=False)
-            lines.append(f"tool {call['tool']} {given} -> {answer}")
+            arguments = json.dumps(call["input"], ensure_ascii=False)
+            lines.append(f"tool {call['tool']} {arguments} -> {answer}")
         lines.append(f"agent: {turn['reply']}")
         if turn["outcome"] != "committed":
             lines.append(f"({turn['outcome']})")

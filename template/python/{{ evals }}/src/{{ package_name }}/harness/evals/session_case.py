@@ -1,4 +1,4 @@
-"""Makes a case of a stored session, with what looks personal marked."""
+"""Converts a stored session to a case, and marks text that looks personal."""
 
 import io
 import re
@@ -8,7 +8,7 @@ from ruamel.yaml import YAML
 
 from .adapter import turns_of
 
-# E-mail addresses, and numbers that may be of a phone, a card or an account.
+# E-mail addresses; phone, card and account numbers.
 PERSONAL = re.compile(r"[\w.+-]+@[\w-]+\.[\w.]+|\+?\d[\d ()/.-]{6,}\d|[A-Z]{2}\d{2}[A-Z0-9]{10,}")
 HEAD = """\
 # From session {session}. <<...>> marks text that looks personal.
@@ -17,7 +17,7 @@ HEAD = """\
 
 
 def case_of(session: str, messages: list[Any]) -> str:
-    """Return a YAML file: its tools answer as they did, and so does the model offline."""
+    """Return a case as YAML; its stubs and `offline` lines repeat the session's answers."""
     stubs: dict[str, list[Any]] = {}
     turns: list[Any] = []
     for turn in turns_of(messages):
@@ -29,7 +29,11 @@ def case_of(session: str, messages: list[Any]) -> str:
             stubs.setdefault(call["tool"], []).append(stub)
         turns.append({"prompt": turn["prompt"], "offline": [*steps, turn["reply"]]})
     name = re.sub("[^a-z0-9]+", "-", f"session-{session[:40].lower()}").strip("-")
-    case = {"name": name, **({"tools": _marked(stubs)} if stubs else {}), "turns": _marked(turns)}
+    case = {
+        "name": name,
+        **({"tools": _mark_personal(stubs)} if stubs else {}),
+        "turns": _mark_personal(turns),
+    }
     text = io.StringIO()
     yaml = YAML()
     yaml.indent(mapping=2, sequence=4, offset=2)
@@ -37,12 +41,12 @@ def case_of(session: str, messages: list[Any]) -> str:
     return HEAD.format(session=session) + text.getvalue()
 
 
-def _marked(value: Any) -> Any:
+def _mark_personal(value: Any) -> Any:
     match value:
         case str():
-            return PERSONAL.sub(lambda found: f"<<{found[0]}>>", value)
+            return PERSONAL.sub(lambda text: f"<<{text[0]}>>", value)
         case dict():
-            return {name: _marked(one) for name, one in value.items()}
+            return {name: _mark_personal(item) for name, item in value.items()}
         case list():
-            return [_marked(one) for one in value]
+            return [_mark_personal(item) for item in value]
     return value

@@ -7,6 +7,6 @@ from ..settings import CoreSettings
 
 @dataclass(frozen=True)
 class EvalSettings(CoreSettings):
-    """Which model says whether a reply is as a sentence says."""
+    """The model that judges replies (`judge` in a case)."""
 
     judge_model: str = ""

@@ -1,12 +1,12 @@
-"""How sure a count of passed runs is."""
+"""Statistics of pass rates: confidence interval, and Fisher's exact test."""
 
 from math import comb, sqrt
 
-SIGNIFICANCE = 0.05  # a difference with a smaller p-value is significant
+SIGNIFICANCE = 0.05  # differences with a smaller p-value are significant
 
 
 def interval(passed: int, runs: int) -> tuple[float, float]:
-    """Return the Wilson interval of 95 % for a share of passed runs, from 0 to 1."""
+    """Return the 95 % Wilson interval of a pass rate; its bounds are from 0 to 1."""
     share, z = passed / runs, 1.96
     middle = share + z * z / (2 * runs)
     half = z * sqrt(share * (1 - share) / runs + z * z / (4 * runs * runs))
@@ -22,13 +22,13 @@ def fisher_p(passed: int, runs: int, passed_before: int, runs_before: int) -> fl
         return comb(runs, count) * comb(runs_before, all_passed - count)
 
     low, high = max(0, all_passed - runs_before), min(runs, all_passed)
-    as_rare = [w for w in map(weight, range(low, high + 1)) if w <= weight(passed)]
-    return sum(as_rare) / comb(total, all_passed)
+    tail = [w for w in map(weight, range(low, high + 1)) if w <= weight(passed)]
+    return sum(tail) / comb(total, all_passed)
 
 
 def describe_change(passed: int, runs: int, passed_before: int, runs_before: int) -> str:
-    """Return whether a difference between shares of passed runs is significant."""
-    # With few runs not even a change from all to none is significant.
+    """Describe the difference of two pass rates, and whether it is significant."""
+    # With few runs, even a drop from all passed to none is not significant.
     if fisher_p(0, runs, runs_before, runs_before) >= SIGNIFICANCE:
         return "too few runs to compare"
     p = fisher_p(passed, runs, passed_before, runs_before)

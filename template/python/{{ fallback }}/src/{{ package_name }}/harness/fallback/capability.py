@@ -10,7 +10,7 @@ from ..contract import Turn
 from ..findings import Finding, diagnostic
 from ..modules import LoadModules
 from . import adapter
-from .second import Second
+from .second import FallbackSwitch
 from .settings import FallbackSettings
 
 
@@ -43,9 +43,9 @@ class Fallback(Capability):
         if first == second:
             hint = "MODEL_FALLBACK is the same model as MODEL. Set a different model."
             return [diagnostic("SET-MODEL_FALLBACK", hint)]
-        seconds, most = self.settings.fallback_seconds, self.settings.turn_timeout_seconds
-        if seconds >= most:
-            hint = f"FALLBACK_SECONDS is {seconds}, not below TURN_TIMEOUT_SECONDS={most}"
+        seconds, limit = self.settings.fallback_seconds, self.settings.turn_timeout_seconds
+        if seconds >= limit:
+            hint = f"FALLBACK_SECONDS is {seconds}, not below TURN_TIMEOUT_SECONDS={limit}"
             hint += ": if MODEL hangs, the turn times out before the fallback."
             return [diagnostic("SET-FALLBACK_SECONDS", hint, "warning")]
         return []
@@ -66,7 +66,9 @@ class Fallback(Capability):
         """Give the turn both models."""
         if name := self.settings.model_fallback:
             seconds = self.settings.fallback_seconds
-            adapter.prepare(Second(turn, name, lambda: self._model_of(turn), seconds), options)
+            adapter.prepare(
+                FallbackSwitch(turn, name, lambda: self._model_of(turn), seconds), options
+            )
 
     def _model_of(self, turn: Turn) -> Any:
         return wrap_model(self._before, self.model, turn.actor, turn)

@@ -10,22 +10,22 @@ from ..contract import Turn, is_busy
 from ..deadline import time_limit
 from ..log import TEMPORARY_KINDS, describe
 
-# Failures that may be temporary, as `describe` shows them: by their status, or else their names.
+# Descriptions of temporary failures: by status, or else by name.
 STATUS = r"HTTP ([45]\d\d)"
 TEMPORARY_STATUS = r"408|409|429|5\d\d"
 TEMPORARY = (
     r"[Tt]hrottl|[Tt]imeout|[Uu]navailable|[Ii]nternalServer|NotReady"
     rf"|\b({'|'.join(TEMPORARY_KINDS)})\b"
 )
-# Those of a connection, only until it answers.
+# Connection failures are temporary only before an answer.
 DISCONNECTED = r"Connect(ion)?(Closed|Reset|Refused|Aborted)?Error|RemoteProtocolError"
 LASTING = "AgentError|ContextWindowOverflow"
 
 log = logging.getLogger(__name__)
 
 
-class Second:
-    """The second model, for the calls of one turn; `build` returns it.
+class FallbackSwitch:
+    """Switches calls of one turn to the fallback model; `build` returns this model.
 
     The first model has `seconds` for its first content: text, reasoning or a tool call.
     """
@@ -39,9 +39,9 @@ class Second:
         ask: Callable[[Any], AsyncGenerator[Any]],
         is_content: Callable[[Any], bool],
     ) -> AsyncGenerator[Any]:
-        """Yield the events of the first model or, if it fails, of the second model.
+        """Yield the events of the first model or, if it fails, of the fallback model.
 
-        The second model answers if the first model fails before its first content. `ask` returns
+        The fallback model answers if the first model fails before its first content. `ask` returns
         the events of a model for the same call.
         """
         async with aclosing(first) as events:
@@ -52,8 +52,8 @@ class Second:
                         before.append(event)
                         if is_content(event):
                             break
-            except Exception as error:  # noqa: BLE001 (`take_over` raises those that last)
-                model = self.take_over(error, has_answered=bool(before))
+            except Exception as error:  # noqa: BLE001 (`switch_model` raises lasting errors)
+                model = self.switch_model(error, has_answered=bool(before))
             else:
                 for event in before:
                     yield event
@@ -65,29 +65,29 @@ class Second:
                 self.answers()
                 yield event
 
-    def take_over(self, error: Exception, *, has_answered: bool) -> Any:
-        """Return the second model, or raise the error if it is not a temporary one.
+    def switch_model(self, error: Exception, *, has_answered: bool) -> Any:
+        """Return the fallback model, or raise the error if it is not temporary.
 
-        `error` is why the first model sent no content; it may have begun an answer.
+        `has_answered`: the first model began an answer before its error.
         """
-        why = describe(error)
-        is_temporary = _is_temporary(why)
-        if re.search(DISCONNECTED, why):  # a client may show it as a status
+        reason = describe(error)
+        is_temporary = _is_temporary(reason)
+        if re.search(DISCONNECTED, reason):  # a client may show it as a status
             is_temporary = not has_answered
-        if re.search(LASTING, why) or not is_temporary:
+        if re.search(LASTING, reason) or not is_temporary:
             raise error
         where = self.turn.session_id
-        log.warning("session %s: MODEL failed, calling MODEL_FALLBACK: %s", where, why)
+        log.warning("session %s: MODEL failed, calling MODEL_FALLBACK: %s", where, reason)
         return self.build()
 
     def answers(self) -> None:
-        """Note for the log line of the turn that the second model answers."""
+        """Set the detail of the log line: the fallback model answers."""
         self.turn.detail = f"answered by {self.name}"
 
 
-def _is_temporary(why: str) -> bool:
-    if is_busy(why):
+def _is_temporary(reason: str) -> bool:
+    if is_busy(reason):
         return True
-    if status := re.search(STATUS, why):
+    if status := re.search(STATUS, reason):
         return re.fullmatch(TEMPORARY_STATUS, status[1]) is not None
-    return re.search(TEMPORARY, why) is not None
+    return re.search(TEMPORARY, reason) is not None

@@ -1,7 +1,7 @@
 """The MCP servers as a capability: their tools, each under a unique name.
 
-A server that is down causes only a warning. The next turn reconnects without waiting, and so does
-each call of one of the server's tools.
+A server that is down causes only a warning. The next turn reconnects in the background; a call of
+one of its tools reconnects first.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ from ..tool_schemas import problems_of
 from .adapter import names_of, to_tool
 from .connection import Server, ServerDown, Tool
 from .file import read_servers, report
-from .schemas import Repaired, valid_name, with_hash
+from .schemas import RepairedTool, valid_name, with_hash
 from .settings import McpSettings
 
 log = logging.getLogger(__name__)
-START_SECONDS = 10  # how long a start waits for all servers
-MAX_TOOLS = 128  # of OpenAI, with the agent's own
-MAX_NAMES = 10 * MAX_TOOLS  # of tools, also those that no server lists any more
+START_SECONDS = 10  # time limit of a start, for all servers
+MAX_TOOLS = 128  # limit of OpenAI; includes the agent's tools
+MAX_NAMES = 10 * MAX_TOOLS  # remembered names of tools, including removed tools
 MAX_WARNINGS = 100
 RESERVED = {"add_memory", "search_memory"}  # tools of long-term memory
 
@@ -43,7 +43,7 @@ class McpServers(Capability):
         super().__init__(settings, before, load)
         self._tools: list[Any] = []
         self._names = dict[tuple[str, str], str]()  # by server and tool; a name never changes
-        self._counts = dict[str, str]()  # by server: its number of tools, listed and offered
+        self._counts = dict[str, str]()  # by server: numbers of listed and offered tools
         self._is_open = False
         self._warned = set[str]()
 
@@ -60,7 +60,7 @@ class McpServers(Capability):
     async def ping(self) -> list[Finding]:
         """Return a finding for each server that does not answer."""
         try:
-            log.setLevel(logging.INFO)  # it prints how many tools each server lists
+            log.setLevel(logging.INFO)  # prints the number of tools of each server
             await self._connect(self.settings.mcp_timeout_seconds + 1)
             return [
                 self._down(server)
@@ -83,18 +83,18 @@ class McpServers(Capability):
             return
         import mcp.client  # noqa: F401 (slow: loaded before the servers' time limit starts)
 
-        for name in ("client", "httpx2", "mcp"):  # they log what servers send
+        for name in ("client", "httpx2", "mcp"):  # these loggers print messages of servers
             logging.getLogger(name).setLevel("CRITICAL")
         servers = self.servers
-        tries = {asyncio.create_task(self._try(s)): s.declared.name for s in servers}
-        _, late = await asyncio.wait(tries, timeout=seconds)
+        attempts = {asyncio.create_task(self._try(s)): s.declared.name for s in servers}
+        _, late = await asyncio.wait(attempts, timeout=seconds)
         self._is_open = True
         self._name_tools()
         for task in late:
-            log.warning("MCP server %s has not answered yet; starting without it", tries[task])
+            log.warning("MCP server %s has not answered yet; starting without it", attempts[task])
 
     async def close(self) -> None:
-        """Close all connections, and end all processes."""
+        """Close all connections and terminate all processes."""
         await asyncio.gather(*[server.close() for server in self.servers])
 
     def tools(self) -> list[Any]:
@@ -145,10 +145,10 @@ class McpServers(Capability):
                 log.info("MCP server %s: %s", name, state)
             self._counts[name] = state
 
-    def _select(self) -> list[tuple[Server, Tool, Repaired]]:
-        """Return the tools to offer, at most MAX_TOOLS with those of the agent."""
+    def _select(self) -> list[tuple[Server, Tool, RepairedTool]]:
+        """Return the tools to offer: at most MAX_TOOLS, including the agent's."""
         room = MAX_TOOLS - len(names_of(self.load().agent.TOOLS) | RESERVED)
-        offered = list[tuple[Server, Tool, Repaired]]()
+        offered = list[tuple[Server, Tool, RepairedTool]]()
         for server in self.servers:
             owner = server.declared.name
             known = set[str]()
@@ -156,14 +156,16 @@ class McpServers(Capability):
                 name = valid_name(tool.name)
                 repaired = tool.repaired if len(offered) < room else None
                 if repaired is None:
-                    what = f"the limit of {MAX_TOOLS} tools, with those of the agent, is reached"
-                    self._warn(f"MCP server {owner}: {what}; further tools are left out")
+                    problem = f"the limit of {MAX_TOOLS} tools, including the agent's, is reached"
+                    self._warn(f"MCP server {owner}: {problem}; further tools are left out")
                     break
                 if not re.search("[A-Za-z0-9]", tool.name):
-                    what = "a tool whose name has no ASCII letter or digit is left out"
-                    self._warn(f"MCP server {owner}: {what}")
+                    problem = "a tool whose name has no ASCII letter or digit is left out"
+                    self._warn(f"MCP server {owner}: {problem}")
                 elif tool.name in known:
-                    self._warn(f"MCP server {owner}: two tools are {name}; one is left out")
+                    self._warn(
+                        f"MCP server {owner}: two tools are named {name}; the second is left out"
+                    )
                 elif isinstance(repaired, Exception):
                     self._warn(f"MCP server {owner}: tool {name} is left out: {repaired}")
                 elif problem := _problem_of(name, repaired):
@@ -174,31 +176,35 @@ class McpServers(Capability):
         return offered
 
     def _forget_names(self) -> None:
-        """Bound the names in a process whose servers list other tools again and again."""
+        """Limit the remembered names if servers keep changing their tools."""
         if len(self._names) > MAX_NAMES:
             listed = {(s.declared.name, tool.name) for s in self.servers for tool in s.tools}
             self._names = {key: name for key, name in self._names.items() if key in listed}
 
-    def _name(self, offered: list[tuple[Server, Tool, Repaired]]) -> None:
-        """Name the tools that have no name yet: a taken name is prefixed with the server's."""
-        listed = {(s.declared.name, _folded(t.name)) for s in self.servers for t in s.tools}
+    def _name(self, offered: list[tuple[Server, Tool, RepairedTool]]) -> None:
+        """Name new tools; prefix a taken name with the server's name."""
+        listed = {(s.declared.name, _normalized(t.name)) for s in self.servers for t in s.tools}
         times = Counter(name for _, name in listed)
-        own = {_folded(name) for name in names_of(self.load().agent.TOOLS) | RESERVED}
-        # The tools whose names providers accept come first: they keep them.
+        reserved = {_normalized(name) for name in names_of(self.load().agent.TOOLS) | RESERVED}
+        # Tools with valid names come first, so that they keep their names.
         for server, tool, _ in sorted(offered, key=lambda it: it[1].name != valid_name(it[1].name)):
             owner, plain = server.declared.name, valid_name(tool.name)
             if (owner, tool.name) in self._names:
                 continue
-            others = {_folded(name) for (it, _), name in self._names.items() if it != owner}
-            used = own | {_folded(name) for name in self._names.values()}
-            is_taken = _folded(plain) in own | others or times[_folded(plain)] > 1
+            other_servers = {
+                _normalized(name) for (it, _), name in self._names.items() if it != owner
+            }
+            used = reserved | {_normalized(name) for name in self._names.values()}
+            is_taken = (
+                _normalized(plain) in reserved | other_servers or times[_normalized(plain)] > 1
+            )
             name = valid_name(f"{owner}_{plain}") if is_taken else plain
-            if _folded(name) in used:
+            if _normalized(name) in used:
                 name = with_hash(name, f"{owner} {tool.name}")
             self._names[owner, tool.name] = name
             if name != plain:
-                what = f"the tool name {plain} is taken; this tool is named {name}"
-                self._warn(f"MCP server {owner}: {what}")
+                problem = f"the tool name {plain} is taken; this tool is named {name}"
+                self._warn(f"MCP server {owner}: {problem}")
 
     def _warn(self, line: str) -> None:
         if line not in self._warned and len(self._warned) < MAX_WARNINGS:
@@ -206,21 +212,23 @@ class McpServers(Capability):
             log.warning(line)
 
 
-async def _call(server: Server, name: str, repaired: Repaired, arguments: dict[str, Any]) -> str:
+async def _call(
+    server: Server, name: str, repaired: RepairedTool, arguments: dict[str, Any]
+) -> str:
     return await server.call(name, repaired.restore(arguments))
 
 
-def _folded(name: str) -> str:
+def _normalized(name: str) -> str:
     """Return a name as Strands compares it: `a-b` and `a_b` cannot both be registered."""
     return valid_name(name).replace("-", "_")
 
 
-def _problem_of(name: str, repaired: Repaired) -> str:
-    """Return why providers would refuse a tool: each turn would fail."""
+def _problem_of(name: str, repaired: RepairedTool) -> str:
+    """Return the reason why providers reject a tool, or an empty string."""
     import jsonschema
 
     try:
         jsonschema.Draft202012Validator.check_schema(repaired.schema)
         return next(iter(problems_of(name, repaired.description, repaired.schema)), "")
-    except Exception:  # noqa: BLE001 (it must not cost the other tools)
+    except Exception:  # noqa: BLE001 (the other tools must stay available)
         return "its schema is not valid"

@@ -22,7 +22,7 @@ from ..contract import well_formed, well_formed_value
 from ..deadline import time_limit
 from ..log import describe
 from .file import Declaration
-from .schemas import NotRepairableError, Repaired
+from .schemas import NotRepairableError, RepairedTool
 
 if TYPE_CHECKING:
     import httpx2
@@ -32,19 +32,19 @@ log = logging.getLogger(__name__)
 RETRY_SECONDS = 5  # turns try a server at most this often
 CLOSE_SECONDS = 7  # the SDK kills a process that does not end 4 seconds after its input
 MAX_LISTED = 10_000  # tools of a server
-MAX_MESSAGES = 1000  # during a call that is given up
-MAX_WORDS = 200  # characters of a server's own words
+MAX_MESSAGES = 1000  # of a server during a call, before the call fails
+MAX_ERROR_CHARS = 200  # of a server's error message
 MAX_RECEIVED_CHARS = 100_000  # of a result, before MAX_RESULT_CHARS cuts it
-SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # perhaps one of a pair
-# A process behind a proxy or a CA of its own reaches nothing without these, in either case.
+SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # may be half of a pair
+# A server's process needs these variables behind a proxy or with a private CA.
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
-# The SDK does not expose the id of a process, which is also the id of its group.
-ANNOUNCED = ("-c", 'echo $$ >&2; exec "$0" "$@"')
-PASSED = (*PROXIES, *(name.lower() for name in PROXIES), *CERTIFICATES)
-# The SDK's own messages: of a lost connection, and of a response that has no message.
-LOST = {"Connection closed", "SSE stream ended without a response"}
-STAND_INS = {"Not Found", "Server returned an error response", "Session terminated"}
+# Print the process id, which is also the group id: the SDK does not expose it.
+PRINT_PID = ("-c", 'echo $$ >&2; exec "$0" "$@"')
+PASSED_VARIABLES = (*PROXIES, *(name.lower() for name in PROXIES), *CERTIFICATES)
+# Messages of the SDK itself, for a lost connection and for a response without a message.
+LOST_CONNECTION = {"Connection closed", "SSE stream ended without a response"}
+NO_MESSAGE = {"Not Found", "Server returned an error response", "Session terminated"}
 
 
 @dataclass(frozen=True)
@@ -55,22 +55,22 @@ class Tool:
     declared: dict[str, Any]
 
     @cached_property
-    def repaired(self) -> Repaired | NotRepairableError:
+    def repaired(self) -> RepairedTool | NotRepairableError:
         """The declaration for model providers, or the reason for its absence."""
         description = self.declared.get("description")
-        described = isinstance(description, str) and description.strip()
+        has_description = isinstance(description, str) and description.strip()
         try:
             # No provider accepts an empty description.
-            text = str(description) if described else self.name
-            return Repaired(text, self.declared.get("inputSchema"))
+            text = str(description) if has_description else self.name
+            return RepairedTool(text, self.declared.get("inputSchema"))
         except NotRepairableError as error:
             return error
-        except Exception as error:  # noqa: BLE001 (it must not cost the other tools)
+        except Exception as error:  # noqa: BLE001 (the other tools must stay available)
             log.debug("a declaration cannot be repaired: %s", describe(error))
             return NotRepairableError("its schema is not valid")
 
 
-Listed = Callable[[list[Tool]], None]
+OnTools = Callable[[list[Tool]], None]
 
 
 class ServerDown(Exception):
@@ -78,18 +78,18 @@ class ServerDown(Exception):
 
 
 class ToolFailed(Exception):
-    """The failure that a server reports of a tool; the model gets its text."""
+    """A tool failed; the model gets the message."""
 
 
 class Connection:
-    """A connection to a server, in a task of its own, which opens and closes all resources."""
+    """A connection to a server; its own task opens and closes all resources."""
 
-    def __init__(self, declared: Declaration, seconds: int, listed: Listed) -> None:
+    def __init__(self, declared: Declaration, seconds: int, on_tools: OnTools) -> None:
         self._declared, self._status, self._last_line, self._reader = declared, 0, "", Thread()
-        self._seconds, self._listed, self._is_listing = seconds, listed, False
-        self._group = 0  # of a process and all that it starts
-        self._received = 0  # messages
-        self.problem = "the connection was lost"  # why, when it is over
+        self._seconds, self._on_tools, self._is_listing = seconds, on_tools, False
+        self._group = 0  # process group of the server
+        self._received = 0  # number of messages
+        self.problem = "the connection was lost"  # the reason for the end
         self.over = asyncio.Event()
         loop = asyncio.get_running_loop()
         self.tools: asyncio.Future[list[Tool]] = loop.create_future()
@@ -97,7 +97,7 @@ class Connection:
         loop.call_later(seconds, self._time_out)
 
     async def call(self, name: str, arguments: dict[str, Any]) -> "mcp_types.CallToolResult | None":
-        """Call a tool; None: the server lost the session, and did not run the call."""
+        """Call a tool; return None if the server lost the session and did not run the call."""
         self._status, received = 0, self._received
         work = asyncio.create_task(self._client.call_tool(name, arguments))
         try:
@@ -106,7 +106,7 @@ class Connection:
                 raise ServerDown("the connection was lost")
             return work.result()
         except asyncio.CancelledError:
-            if self._received - received > MAX_MESSAGES:  # it would go on, and take a processor
+            if self._received - received > MAX_MESSAGES:  # close: the server would keep a CPU busy
                 self.problem = f"it sent more than {MAX_MESSAGES} messages during a call"
                 self.over.set()
             raise
@@ -119,7 +119,7 @@ class Connection:
             work.cancel()
 
     def close(self) -> None:
-        """Start to close the connection."""
+        """Begin to close the connection."""
         self._fail("it was closed")
         self.over.set()
 
@@ -128,7 +128,7 @@ class Connection:
         self._fail(f"it did not answer within {self._seconds} seconds{last}")
 
     def _fail(self, reason: str) -> None:
-        """Stop connecting."""
+        """End an unfinished attempt to connect."""
         if not self.tools.done():
             self.tools.set_exception(ServerDown(reason))
             self.over.set()
@@ -147,7 +147,7 @@ class Connection:
                 if not self.tools.done():
                     self.tools.set_result(tools)
                 await self.over.wait()
-        except Exception as error:  # noqa: BLE001 (whatever a server may cause)
+        except Exception as error:  # noqa: BLE001 (a server can cause any error)
             await asyncio.to_thread(self._reader_ends)
             self._fail(self._reason(error))
         finally:
@@ -164,11 +164,11 @@ class Connection:
         self._is_listing = False
         with suppress(Exception):
             async with time_limit(self._seconds):
-                self._listed(await _list_tools(self._client))
+                self._on_tools(await _list_tools(self._client))
 
     @asynccontextmanager
     async def _transport(self) -> AsyncGenerator[tuple[Any, Any]]:
-        """Open the streams of the connection, which is over when its input ends."""
+        """Open the streams; the connection ends with its input stream."""
         declared = self._declared
         async with AsyncExitStack() as stack:
             if declared.url:
@@ -177,7 +177,7 @@ class Connection:
 
                 client = httpx2.AsyncClient(
                     headers=declared.headers,
-                    timeout=httpx2.Timeout(30, read=None),  # calls have a time limit of their own
+                    timeout=httpx2.Timeout(30, read=None),  # each call has its own time limit
                     follow_redirects=True,
                     event_hooks={"request": [self._guard], "response": [self._inspect]},
                 )
@@ -187,16 +187,18 @@ class Connection:
             else:
                 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-                passed = {name: os.environ[name] for name in PASSED if name in os.environ}
+                variables = {
+                    name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ
+                }
                 shell = shutil.which("sh") if os.name == "posix" else None
                 line = [declared.command, *declared.args]
-                line = [shell, *ANNOUNCED, *line] if shell else line
+                line = [shell, *PRINT_PID, *line] if shell else line
                 command = StdioServerParameters(
                     command=line[0],
                     args=line[1:],
-                    env=passed | declared.env,
+                    env=variables | declared.env,
                     cwd=declared.cwd,
-                    encoding_error_handler="replace",  # else one bad byte ends the reading
+                    encoding_error_handler="replace",  # otherwise one invalid byte ends the stream
                 )
                 errors, stderr = os.pipe()
                 arguments = (errors, bool(shell))
@@ -216,21 +218,21 @@ class Connection:
             async with sender:
                 async for received in source:
                     self._received += 1
-                    message = _recovered(received)
+                    message = _recover(received)
                     _loosen(message)
                     await sender.send(message)
         self.over.set()
 
     async def _guard(self, request: "httpx2.Request") -> None:
-        """Keep headers and arguments from other hosts, also after a redirect."""
+        """Reject redirects to other hosts, which would get headers and arguments."""
         import httpx2
 
-        own = httpx2.URL(self._declared.url)
-        if (request.url.scheme, request.url.netloc) != (own.scheme, own.netloc):
+        origin = httpx2.URL(self._declared.url)
+        if (request.url.scheme, request.url.netloc) != (origin.scheme, origin.netloc):
             raise ConnectionError("a redirect to another host")
 
     async def _inspect(self, response: "httpx2.Response") -> None:
-        """Note the status of a refused request, and replace the lone surrogates of a JSON body."""
+        """Store the status of a failed request; replace lone surrogates in a JSON body."""
         if response.request.method == "POST" and response.status_code >= 300:
             self._status = response.status_code
         read = response.aread
@@ -245,16 +247,16 @@ class Connection:
         response.aread = well_formed_body  # type: ignore[method-assign]
 
     def _end_group(self) -> None:
-        """Kill the processes that a server has left behind."""
+        """Kill the remaining child processes of a server."""
         if sys.platform != "win32" and self._group:
             with suppress(OSError):
                 os.killpg(self._group, signal.SIGKILL)
 
-    def _read_errors(self, errors: int, is_announced: bool) -> None:
+    def _read_errors(self, errors: int, prints_pid: bool) -> None:
         """Keep the last line that a process writes before it answers; drop later lines."""
         with open(errors, encoding="utf-8", errors="replace") as stream:
             while line := stream.readline(1000):
-                if is_announced and not self._group:  # a warning of the shell may come first
+                if prints_pid and not self._group:  # the shell may print a warning first
                     self._group = int(line) if re.fullmatch("[0-9]+\n", line) else 0
                 elif line.strip() and not self.tools.done():
                     self._last_line = line.strip()[:200]
@@ -270,9 +272,9 @@ class Connection:
             return str(error)
         if isinstance(error, ValueError):
             return "its answer is not valid"
-        if words := _words_of(error):
+        if text := _error_text(error):
             status = f"HTTP {self._status}" if self._status else "with an error"
-            return f"it answered {status}: {words}"
+            return f"it answered {status}: {text}"
         if self._status:
             return f"it answered HTTP {self._status}"
         if self._declared.url:
@@ -283,32 +285,32 @@ class Connection:
 
 
 class Server:
-    """A server of the file: its last connection, and the tools listed there."""
+    """A server of the file: its last connection, and the tools of this connection."""
 
-    def __init__(self, declared: Declaration, seconds: int, listed: Callable[[], None]) -> None:
-        self.declared, self._seconds, self._listed = declared, seconds, listed
+    def __init__(self, declared: Declaration, seconds: int, on_change: Callable[[], None]) -> None:
+        self.declared, self._seconds, self._on_change = declared, seconds, on_change
         self.tools: list[Tool] = []
-        self.problem = ""  # why it is down
+        self.problem = ""  # the reason why it is down
         self._connection: Connection | None = None
-        self._tasks, self._tried, self._is_closed = set[asyncio.Task[None]](), 0.0, False
+        self._tasks, self._last_attempt, self._is_closed = set[asyncio.Task[None]](), 0.0, False
 
     async def connect(self) -> Connection:
         """Return the connection, opened if needed. Raises ServerDown."""
         connection = self._connection
         if connection is None or connection.over.is_set():
-            connection = self._begin()
+            connection = self._start_connection()
         await asyncio.shield(connection.tools)
         return connection
 
     def retry(self) -> None:
-        """Start to connect if the server is down and the last try was not a moment ago."""
+        """Reconnect a server that is down, at most every RETRY_SECONDS."""
         is_down = self._connection is None or self._connection.over.is_set()
-        waited = time.monotonic() - self._tried
-        if is_down and not self.declared.problem and waited >= RETRY_SECONDS:
-            self._begin()
+        elapsed = time.monotonic() - self._last_attempt
+        if is_down and not self.declared.problem and elapsed >= RETRY_SECONDS:
+            self._start_connection()
 
     async def call(self, name: str, arguments: dict[str, Any]) -> str:
-        """Call a tool and return its result as text; the messages of errors are for the model."""
+        """Call a tool and return its result as text; error messages are for the model."""
         from mcp.shared.exceptions import MCPError
 
         server = f"MCP server {self.declared.name}"
@@ -322,10 +324,10 @@ class Server:
         except ServerDown as error:
             raise ConnectionError(f"{server} is down: {error}.") from None
         except MCPError as error:
-            if error.message in LOST:
+            if error.message in LOST_CONNECTION:
                 raise ConnectionError(f"{server} is down: the connection was lost.") from None
             raise ToolFailed(f"{server}: {_cut(error.message)}") from None
-        except Exception as error:  # the SDK raises many for an invalid answer
+        except Exception as error:  # the SDK raises various errors for an invalid answer
             raise ToolFailed(f"{server} sent an invalid answer.") from error
         if result is None:
             raise ConnectionError(f"{server} is down: it does not keep its session.")
@@ -334,42 +336,41 @@ class Server:
         return _text(result)
 
     async def close(self) -> None:
-        """Close the connection; a process is ended, or killed."""
+        """Close the connection; terminate the process, or kill it."""
         self._is_closed = True
         if self._connection:
             self._connection.close()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS)
 
-    def _begin(self) -> Connection:
-        self._tried = time.monotonic()
-        self._connection = connection = Connection(self.declared, self._seconds, self._change)
+    def _start_connection(self) -> Connection:
+        self._last_attempt = time.monotonic()
+        self._connection = connection = Connection(self.declared, self._seconds, self._update_tools)
         self._tasks.add(connection.task)
         connection.task.add_done_callback(self._tasks.discard)
-        connection.task.add_done_callback(lambda _: self._note(connection.problem))
+        connection.task.add_done_callback(lambda _: self._report(connection.problem))
         connection.tools.add_done_callback(self._connected)
         return connection
 
     def _connected(self, listed: "asyncio.Future[list[Tool]]") -> None:
         if error := listed.exception():
-            self._note(str(error))
+            self._report(str(error))
         else:
             self.problem = ""
             log.info("MCP server %s: connected", self.declared.name)
-            self._change(listed.result())
+            self._update_tools(listed.result())
 
-    def _change(self, tools: list[Tool]) -> None:
+    def _update_tools(self, tools: list[Tool]) -> None:
         self.tools = tools
-        self._listed()
+        self._on_change()
 
-    def _note(self, problem: str) -> None:
-        """Warn once until the next connection."""
+    def _report(self, problem: str) -> None:
+        """Store the problem; warn once until the server is connected again."""
         if self._is_closed:
             return
         if not self.problem:
-            again = "it is tried again at the next turn"
-            again = "it stays down" if self.declared.problem else again
-            log.warning("MCP server %s: %s; %s", self.declared.name, problem, again)
+            next_step = "it stays down" if self.declared.problem else "the next turn reconnects"
+            log.warning("MCP server %s: %s; %s", self.declared.name, problem, next_step)
         self.problem = self.problem or problem
 
 
@@ -388,31 +389,31 @@ async def _list_tools(client: Any) -> list[Tool]:
     return tools[:MAX_LISTED]
 
 
-def _recovered(message: Any) -> Any:
-    """Return a message whose JSON has lone surrogates, which the SDK refuses, without them."""
+def _recover(message: Any) -> Any:
+    """Return a message without lone surrogates; the SDK rejects them."""
     if not isinstance(message, ValueError):
         return message
     from mcp.shared.message import SessionMessage
     from mcp.types import jsonrpc_message_adapter
 
     try:
-        refused: Any = message  # by pydantic
-        value = well_formed_value(json.loads(refused.errors()[0]["input"]))
+        error: Any = message  # of pydantic
+        value = well_formed_value(json.loads(error.errors()[0]["input"]))
         return SessionMessage(jsonrpc_message_adapter.validate_python(value, by_name=False))
     except (AttributeError, ValueError, TypeError, RecursionError):
         return message
 
 
 def _loosen(message: Any) -> None:
-    """Let the SDK accept a list of tools, whatever it declares of each.
+    """Make the SDK accept any list of tools.
 
-    The SDK refuses the whole list because of one tool. It also refuses results without the
-    structured content of an output schema, although their text is an answer.
+    The SDK rejects the whole list because of one invalid tool. It also rejects a result without
+    the structured content of its output schema, although the text is enough.
     """
     result = getattr(getattr(message, "message", None), "result", None)
     if not isinstance(result, dict) or not isinstance(result.get("tools"), list):
         return
-    if "content" in result:  # of a call
+    if "content" in result:  # result of a call
         return
     cursor = result.get("nextCursor")
     declared = [tool if isinstance(tool, dict) else {} for tool in result["tools"]]
@@ -429,14 +430,14 @@ def _loosen(message: Any) -> None:
         result["nextCursor"] = cursor
 
 
-def _words_of(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     """Return a server's error message as one line of printable characters."""
     from mcp.shared.exceptions import MCPError
 
-    if not isinstance(error, MCPError) or error.message in LOST | STAND_INS:
+    if not isinstance(error, MCPError) or error.message in LOST_CONNECTION | NO_MESSAGE:
         return ""
-    words = " ".join(error.message.split())[:MAX_WORDS]
-    return "".join(it if it.isprintable() else f"\\u{ord(it):04x}" for it in words)
+    text = " ".join(error.message.split())[:MAX_ERROR_CHARS]
+    return "".join(it if it.isprintable() else f"\\u{ord(it):04x}" for it in text)
 
 
 def _text(result: "mcp_types.CallToolResult") -> str:

@@ -15,7 +15,7 @@ from .settings import McpSettings
 
 NAME = "[A-Za-z0-9_][A-Za-z0-9_ ./@-]{0,63}"
 VARIABLE = r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}"
-# The fields of a server by its type, and the form of each.
+# The fields of each type of server, and their formats.
 STRING, LIST, OBJECT = "a string that is not empty", "a list of strings", "an object of strings"
 FIELDS = {
     "stdio": {"type": STRING, "command": STRING, "args": LIST, "env": OBJECT, "cwd": STRING},
@@ -24,17 +24,17 @@ FIELDS = {
 REQUIRED = {"stdio": "command", "http": "url"}
 # The ids of findings, and their severity: a server that is down does not stop the agent.
 FINDINGS = {
-    "MCP-FILE": "error",  # no JSON, or not {"mcpServers": {…}}
+    "MCP-FILE": "error",  # invalid JSON, or no object "mcpServers"
     "MCP-SERVER": "warning",  # the name or the type of a server
-    "MCP-FIELD": "warning",  # missing, or of another form
+    "MCP-FIELD": "warning",  # missing or invalid
     "MCP-IGNORED": "warning",  # a field for other agents
-    "MCP-VARIABLE": "warning",  # not set, or no variable
+    "MCP-VARIABLE": "warning",  # not set, or not a variable
     "MCP-COMMAND": "warning",  # not found
     "MCP-IMAGE": "warning",  # not found in the container
-    "MCP-PLAIN-HTTP": "warning",  # headers that others can read
+    "MCP-PLAIN-HTTP": "warning",  # headers without encryption
     "MCP-CONNECT": "warning",  # no answer, with --connect
 }
-Finding = tuple[str, str, int]  # its id, message and line
+FindingRow = tuple[str, str, int]  # id, message and line
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Declaration:
 
     name: str
     line: int
-    problem: str = ""  # why it stays down
+    problem: str = ""  # the reason why it stays down
     command: str = ""
     args: list[str] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Declaration:
 
 def read_servers(settings: McpSettings) -> tuple[list[Declaration], list[dict[str, Any]]]:
     """Read the file; return the servers that it declares, and the findings."""
-    servers, findings = list[Declaration](), list[Finding]()
+    servers, findings = list[Declaration](), list[FindingRow]()
     file = settings.mcp_file
     try:
         text = Path(file).read_text("utf-8-sig")
@@ -79,10 +79,10 @@ def read_servers(settings: McpSettings) -> tuple[list[Declaration], list[dict[st
     except (OSError, ValueError, RecursionError) as error:
         if isinstance(error, FileNotFoundError) and file == McpSettings.mcp_file:
             return [], []
-        why, line = "There is no such file, or it cannot be read.", 0
+        problem, line = "There is no such file, or it cannot be read.", 0
         if isinstance(error, json.JSONDecodeError):
-            why, line = f"This is not valid JSON: {error.msg}.", error.lineno
-        return [], [report(file, "MCP-FILE", why, line)]
+            problem, line = f"The file is not valid JSON: {error.msg}.", error.lineno
+        return [], [report(file, "MCP-FILE", problem, line)]
     if not isinstance(declared, dict):
         return [], [report(file, "MCP-FILE", 'Write {"mcpServers": {"NAME": {…}}}.', 1)]
     for key in data.keys() - {"mcpServers"}:
@@ -93,10 +93,10 @@ def read_servers(settings: McpSettings) -> tuple[list[Declaration], list[dict[st
             continue
         line = _line(text, "mcpServers", name)
         if problems := list(_check(name, server)):
-            shown = name if re.fullmatch(NAME, name) else json.dumps(name[:64], ensure_ascii=False)
-            servers.append(Declaration(shown, line, problems[0][2]))
+            label = name if re.fullmatch(NAME, name) else json.dumps(name[:64], ensure_ascii=False)
+            servers.append(Declaration(label, line, problems[0][2]))
             for id, key, problem in problems:
-                message = f"Server {shown} stays down: {problem}."
+                message = f"Server {label} stays down: {problem}."
                 findings.append((id, message, _line(text, "mcpServers", name, *key)))
         else:
             declaration, unknown = _declare(name, line, server)
@@ -144,16 +144,16 @@ def _has_form(value: Any, form: str) -> bool:
 
 
 def _declare(name: str, line: int, server: dict[str, Any]) -> tuple[Declaration, dict[str, str]]:
-    """Return a server with the values of its variables, and the reasons of missing values."""
+    """Return a server with the values of its variables, and the reasons for missing values."""
     unknown = dict[str, str]()
 
-    def expand(found: re.Match[str]) -> str:
-        known = re.fullmatch(VARIABLE, found[0])
+    def expand(reference: re.Match[str]) -> str:
+        known = re.fullmatch(VARIABLE, reference[0])
         value = os.environ.get(known[1], "").strip() if known else ""
         if known is None:
-            unknown[found[0]] = f"{found[0]} is no variable of the environment"
+            unknown[reference[0]] = f"{reference[0]} is not an environment variable"
         elif not value and known[2] is None:
-            unknown[found[0]] = f"{known[1]} is not set"
+            unknown[reference[0]] = f"{known[1]} is not set"
         return value or (known and known[2]) or ""
 
     def expand_all(value: Any) -> Any:
@@ -170,7 +170,7 @@ def _declare(name: str, line: int, server: dict[str, Any]) -> tuple[Declaration,
 
 def _check_values(
     text: str, declared: Declaration, server: dict[str, Any], unknown: dict[str, str]
-) -> Iterator[Finding]:
+) -> Iterator[FindingRow]:
     """Yield findings about an unreachable server and ignored fields."""
     place, name = ("mcpServers", declared.name), declared.name
     known = FIELDS[_type_of(server)]
@@ -178,8 +178,8 @@ def _check_values(
         if key not in known and key != "disabled":
             message = f"Field {key!r} is ignored: known are {', '.join(known)}."
             yield "MCP-IGNORED", message, _line(text, *place, key)
-    for variable, why in unknown.items():
-        message = f"Server {name} stays down: {why}."
+    for variable, reason in unknown.items():
+        message = f"Server {name} stays down: {reason}."
         yield "MCP-VARIABLE", message, _line(text, *place, near=variable)
     if not declared.problem and declared.missing:
         message = f"{declared.missing.replace('the', 'The', 1)} of server {name} was not found."
@@ -193,10 +193,10 @@ def _check_values(
 
 
 def _line(text: str, *keys: str, near: str = "") -> int:
-    """Return the line of the last key, in the order of `keys`, or of the text `near` after it."""
+    """Find `keys` in order; return the line of the last key, or of the text `near` after it."""
     at = 0
     for key in keys:
         quoted = re.escape(json.dumps(key, ensure_ascii=False))
-        if found := re.compile(rf"{quoted}\s*:").search(text, at):
-            at = found.start()
+        if match := re.compile(rf"{quoted}\s*:").search(text, at):
+            at = match.start()
     return text.count("\n", 0, max(text.find(near, at), 0)) + 1

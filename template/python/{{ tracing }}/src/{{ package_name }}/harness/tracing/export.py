@@ -30,10 +30,10 @@ def export(service: str) -> None:
 
     usual = Resource.create().attributes  # with the name and version of the SDK
     sdk = {name: value for name, value in usual.items() if name.startswith("telemetry.")}
-    own = {"service.name": service, "service.instance.id": str(uuid4())}
+    service_attributes = {"service.name": service, "service.instance.id": str(uuid4())}
     with suppress(PackageNotFoundError):
-        own["service.version"] = version(service)
-    resource = Resource({**sdk, **own}).merge(OTELResourceDetector().detect())
+        service_attributes["service.version"] = version(service)
+    resource = Resource({**sdk, **service_attributes}).merge(OTELResourceDetector().detect())
     _export_spans(resource)
     if endpoint_of("METRICS"):
         _export_metrics(resource)

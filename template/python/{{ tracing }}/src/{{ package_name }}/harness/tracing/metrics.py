@@ -38,13 +38,13 @@ class Metrics:
 
     def count_call(self, seconds: float, facts: Mapping[str, Any]) -> None:
         """Count a call of the model, by the attributes of its span."""
-        kept = {name: facts[name] for name in KEPT if name in facts}
+        attributes = {name: facts[name] for name in KEPT if name in facts}
         for kind in ("input", "output"):
             if count := facts.get(f"gen_ai.usage.{kind}_tokens"):
-                self._tokens.record(count, {**kept, "gen_ai.token.type": kind})
+                self._tokens.record(count, {**attributes, "gen_ai.token.type": kind})
         if "error.type" in facts:
-            kept["error.type"] = facts["error.type"]
-        self._calls.record(seconds, kept)
+            attributes["error.type"] = facts["error.type"]
+        self._calls.record(seconds, attributes)
 
     @contextmanager
     def of_turn(self, turn: Turn) -> Iterator[None]:

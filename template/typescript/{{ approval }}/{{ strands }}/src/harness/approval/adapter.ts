@@ -22,14 +22,14 @@ export function answers({ other }: Waiting, reasons: Reasons): InterruptResponse
 
 /** Make the reasons of a person the results of denied calls. */
 export function prepare(reasons: Reasons, options: Options): void {
-  const left = new Map(reasons)
+  const remaining = new Map(reasons)
   const plugin: Plugin = {
     name: 'denials',
     initAgent(agent: LocalAgent) {
       agent.addHook(AfterToolCallEvent, (event) => {
         const { toolUseId, status } = event.result
-        const reason = left.get(toolUseId)
-        left.delete(toolUseId) // models number calls: a later one may have the same id
+        const reason = remaining.get(toolUseId)
+        remaining.delete(toolUseId) // models number calls: a later one may have the same id
         if (!reason) return
         const content = [new TextBlock(`Denied by a person: ${reason}`)]
         event.result = new ToolResultBlock({ toolUseId, status, content })

@@ -5,14 +5,14 @@ import type { ModelMessage, ToolApprovalRequest, ToolApprovalResponse, ToolModel
 import type { Options } from '../capability.ts'
 
 type Reasons = ReadonlyMap<string, string | null>
-/** The messages of a turn that waits. */
+/** The messages of a pending turn. */
 type Waiting = { readonly messages: readonly unknown[] }
 type Part = ToolApprovalRequest | { type: 'text' } // or another part
 
-/** Return the message with which the turn goes on. */
+/** Return the message that resumes the turn. */
 export function answers({ messages }: Waiting, reasons: Reasons): ToolModelMessage {
   const answered: ToolApprovalResponse[] = []
-  // The last message may have results of the calls beside those that wait.
+  // The last message may also have results of other calls.
   const parts = (messages as ModelMessage[]).flatMap(({ content }) =>
     typeof content === 'string' ? [] : (content as Part[]),
   )
@@ -27,5 +27,5 @@ export function answers({ messages }: Waiting, reasons: Reasons): ToolModelMessa
   return { role: 'tool', content: answered }
 }
 
-/** Do nothing: the SDK tells the model the reasons. */
+/** Do nothing: the SDK gives the model the reasons. */
 export function prepare(_reasons: Reasons, _options: Options): void {}

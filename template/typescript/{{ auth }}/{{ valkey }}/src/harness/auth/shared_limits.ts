@@ -9,7 +9,7 @@ import { ValkeyStore } from '../store/valkey.ts'
 import { Auth } from './capability.ts'
 import { type Counters, CountersUnavailable } from './limits.ts'
 
-// ARGV: what to add, seconds to live.
+// ARGV: the number to add, and the seconds to live.
 const ADD = `
 local number = redis.call('INCRBY', KEYS[1], ARGV[1])
 redis.call('EXPIRE', KEYS[1], ARGV[2])
@@ -30,9 +30,9 @@ export class SharedLimits extends Capability implements Counters {
 
   override async open(): Promise<void> {
     const { collection, store } = this.#sessions
-    const found = store && collection ? this.#sessions.connect(collection) : null
-    if (!(found instanceof ValkeyStore)) return
-    this.#store = found
+    const connected = store && collection ? this.#sessions.connect(collection) : null
+    if (!(connected instanceof ValkeyStore)) return
+    this.#store = connected
     this.#auth.limits.counters = this
   }
 

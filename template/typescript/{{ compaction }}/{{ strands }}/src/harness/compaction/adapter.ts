@@ -3,10 +3,10 @@
 import { Message, type MessageData } from '@strands-agents/sdk'
 
 import { toolsOf } from '../turn.ts'
-import type { Said } from './summary.ts'
+import type { Utterance } from './summary.ts'
 
 /** Yield the texts, tool calls and tool results of stored messages. */
-export function* read(messages: unknown[]): Generator<Said> {
+export function* read(messages: unknown[]): Generator<Utterance> {
   for (const stored of messages as MessageData[]) {
     const { role, content, metadata } = Message.fromJSON(stored)
     for (const block of content) {

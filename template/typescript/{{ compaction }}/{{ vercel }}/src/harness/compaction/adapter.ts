@@ -3,10 +3,10 @@
 import type { ModelMessage } from 'ai'
 
 import { textOf } from '../echo_model.ts'
-import type { Said } from './summary.ts'
+import type { Utterance } from './summary.ts'
 
 /** Yield the texts, tool calls and tool results of stored messages. */
-export function* read(messages: unknown[]): Generator<Said> {
+export function* read(messages: unknown[]): Generator<Utterance> {
   for (const { role, content } of messages as ModelMessage[]) {
     for (const part of typeof content === 'string' ? [content] : content) {
       if (typeof part === 'string') {

@@ -1,19 +1,19 @@
-// The tools of the AI SDK with other answers, and a model that follows a script.
+// Stubbed tools and a scripted model for the AI SDK.
 
 import type { ModelMessage, Tool } from 'ai'
 
 import { type Call, finish, OfflineModel, type Part } from '../echo_model.ts'
-import type { Step, Stored } from './cases.ts'
+import type { Step, StoredTurn } from './cases.ts'
 
-type Answer = (given: unknown) => Promise<string>
+type Answer = (input: unknown) => Promise<string>
 
 /** Return the names of tools. */
 export function namesOf(tools: object): string[] {
   return Object.keys(tools)
 }
 
-/** Return the tools; those that have an answer look the same, and give it. */
-export function withStubs(
+/** Return the tools; where `answerOf` has an answer, it replaces the code of the tool. */
+export function stubTools(
   tools: Record<string, Tool>,
   answerOf: (name: string) => Answer | undefined,
 ): Record<string, Tool> {
@@ -24,12 +24,12 @@ export function withStubs(
   return Object.fromEntries(named)
 }
 
-/** Return a model that takes one step in each call: a text, or a call of a tool. */
-export function scripted(steps: readonly (string | Step)[]): OfflineModel {
-  return new Scripted(steps)
+/** Return a model that replies with the next step, a text or a tool call, in each call. */
+export function scriptedModel(steps: readonly (string | Step)[]): OfflineModel {
+  return new ScriptedModel(steps)
 }
 
-class Scripted extends OfflineModel {
+class ScriptedModel extends OfflineModel {
   readonly #steps: (string | Step)[]
 
   constructor(steps: readonly (string | Step)[]) {
@@ -51,10 +51,10 @@ class Scripted extends OfflineModel {
   }
 }
 
-/** Return the turns of a stored session: prompt, calls of tools, reply. */
-export function turnsOf(messages: readonly unknown[]): Stored[] {
-  const turns: Stored[] = []
-  const calls = new Map<string, Stored['calls'][number]>()
+/** Return the turns of a stored session: prompt, tool calls and reply. */
+export function turnsOf(messages: readonly unknown[]): StoredTurn[] {
+  const turns: StoredTurn[] = []
+  const calls = new Map<string, StoredTurn['calls'][number]>()
   for (const { role, content } of messages as ModelMessage[]) {
     const parts = typeof content === 'string' ? [{ type: 'text' as const, text: content }] : content
     const text = parts.map((part) => (part.type === 'text' ? part.text : '')).join('')

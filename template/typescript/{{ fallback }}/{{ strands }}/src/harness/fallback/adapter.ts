@@ -6,15 +6,15 @@ import type { Message, Model, ModelStreamEvent, StreamOptions } from '@strands-a
 import type { Options } from '../capability.ts'
 import { CheckedModel } from '../messages.ts'
 import { isContent } from '../models/shortening.ts'
-import type { FirstCall, Second } from './second.ts'
+import type { FirstCall, FallbackSwitch } from './second.ts'
 
 /** Falls back to the second model if the first model fails before its first content. */
 class FallbackModel extends CheckedModel {
-  readonly #second: Second
+  readonly #fallback: FallbackSwitch
 
-  constructor(first: Model, second: Second) {
+  constructor(first: Model, fallback: FallbackSwitch) {
     super(first)
-    this.#second = second
+    this.#fallback = fallback
   }
 
   override async *stream(
@@ -33,7 +33,7 @@ class FallbackModel extends CheckedModel {
       await events.return(undefined)
       return { before, events }
     }
-    const [begun, model] = await this.#second.replace(options?.cancelSignal, call)
+    const [begun, model] = await this.#fallback.replace(options?.cancelSignal, call)
     if (begun) {
       try {
         yield* begun.before
@@ -45,13 +45,13 @@ class FallbackModel extends CheckedModel {
     }
     // Each of the two sees its own reasoning only.
     for await (const event of new CheckedModel(model).stream(messages, options)) {
-      this.#second.answers()
+      this.#fallback.answers()
       yield event
     }
   }
 }
 
 /** Make the model of a turn one that consists of both. */
-export function withFallback(options: Options, second: Second): void {
-  options.model = new FallbackModel(options.model, second)
+export function withFallback(options: Options, fallback: FallbackSwitch): void {
+  options.model = new FallbackModel(options.model, fallback)
 }

@@ -17,7 +17,7 @@ const MAX_RETRIES = 2
 const OPENING = 'stream-start response-metadata raw custom text-start reasoning-start'.split(' ')
 
 /** Wrap the model of a turn so that failed calls fall back to the second model. */
-export function withFallback(options: Options, second: Second): void {
+export function withFallback(options: Options, fallback: FallbackSwitch): void {
   const first = options.model as Model
   let producer = first.modelId // of the answer: a turn has one call at a time
   const middleware: LanguageModelMiddleware = {
@@ -27,11 +27,11 @@ export function withFallback(options: Options, second: Second): void {
         call.hasAnswered = true
         return begun(answer, call.signal)
       }
-      const [answer, other] = await second.replace(params.abortSignal, begin)
+      const [answer, other] = await fallback.replace(params.abortSignal, begin)
       const answering = (other ?? model) as Model
       const result = answer ?? (await answerOf(answering, params))
       producer = answering.modelId
-      if (other) second.answers()
+      if (other) fallback.answers()
       return result
     },
   }

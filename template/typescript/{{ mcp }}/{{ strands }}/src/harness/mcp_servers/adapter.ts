@@ -1,4 +1,4 @@
-// The tools of MCP servers as Strands has them.
+// Converts tools of MCP servers to tools of Strands.
 
 import { FunctionTool, type JSONSchema, type Tool } from '@strands-agents/sdk'
 
@@ -9,7 +9,7 @@ export function namesOf(tools: readonly Tool[]): string[] {
   return tools.map(({ name }) => name)
 }
 
-/** Return a tool of the framework; the text of what `call` throws is for the model. */
+/** Return a tool of the framework; error messages are for the model. */
 export function toTool(name: string, description: string, schema: object, call: Call): Tool {
   return new FunctionTool({
     name,

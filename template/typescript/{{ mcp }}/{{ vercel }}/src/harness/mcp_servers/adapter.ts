@@ -1,4 +1,4 @@
-// The tools of MCP servers as the AI SDK has them.
+// Converts tools of MCP servers to tools of the AI SDK.
 
 import { dynamicTool, jsonSchema, type Tool } from 'ai'
 
@@ -9,7 +9,7 @@ export function namesOf(tools: object): string[] {
   return Object.keys(tools)
 }
 
-/** Return a tool of the framework; the text of what `call` throws is for the model. */
+/** Return a tool of the framework; error messages are for the model. */
 export function toTool(
   name: string,
   description: string,

@@ -17,12 +17,12 @@ def answers(other: Mapping[str, Any], reasons: Mapping[str, str | None]) -> dict
 
 
 def prepare(reasons: Mapping[str, str | None], options: dict[str, Any]) -> None:
-    """Make the agent one whose calls can wait; the SDK tells the model the reasons."""
+    """Use an agent with pending calls; the SDK gives the model the reasons."""
     options["agent"] = WaitingAgent
 
 
 class WaitingAgent(TurnAgent):
-    """An agent whose other calls run before the turn waits, and not again when it goes on."""
+    """Runs calls without approval before the turn is pending, and does not repeat them."""
 
     async def loop(self, context: ai.Context) -> AsyncGenerator[ai.events.AgentEvent]:
         if (calls := context.messages[-1].tool_calls) and not await self.run_tools(context, calls):
@@ -31,9 +31,13 @@ class WaitingAgent(TurnAgent):
             yield event
 
     async def run_tools(self, context: ai.Context, calls: list[CallPart]) -> bool:
-        """Run the tools that do not wait; return whether none does."""
+        """Run the calls that need no approval; return whether no call is pending."""
         answers = self.stage.answers or {}
-        waiting = [call for call in calls if call.tool_call_id not in answers and self._waits(call)]
+        waiting = [
+            call
+            for call in calls
+            if call.tool_call_id not in answers and self._needs_approval(call)
+        ]
         others = [call for call in calls if call not in waiting]
         for call in others:
             if call.tool_call_id in answers:
@@ -48,7 +52,7 @@ class WaitingAgent(TurnAgent):
             context.add(ai.tool_message(*results))
         return not waiting
 
-    def _waits(self, call: CallPart) -> bool:
+    def _needs_approval(self, call: CallPart) -> bool:
         if not self.can_run(call):
             return False
         with suppress(KeyError, ValueError):  # approved without a person

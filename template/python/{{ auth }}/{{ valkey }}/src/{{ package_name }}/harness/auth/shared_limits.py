@@ -12,7 +12,7 @@ from ..store.valkey import ValkeyStore
 from .capability import Auth
 from .limits import CountersUnavailable
 
-# ARGV: what to add, seconds to live.
+# ARGV: the number to add, and the seconds to live.
 ADD = """
 local number = redis.call('INCRBY', KEYS[1], ARGV[1])
 redis.call('EXPIRE', KEYS[1], ARGV[2])
@@ -37,8 +37,8 @@ class SharedLimits(Capability):
     def store(self) -> ValkeyStore | None:
         """A connection beside that of the sessions."""
         store = Store.find(self._before)
-        found = store.connect(store.collection) if store.durable and store.collection else None
-        return found if isinstance(found, ValkeyStore) else None
+        connected = store.connect(store.collection) if store.durable and store.collection else None
+        return connected if isinstance(connected, ValkeyStore) else None
 
     async def add(self, name: str, number: int, seconds: int) -> int:
         key = f"limits:{name}:agent:{Store.find(self._before).project.agent_id}"

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..turn import tools_in
-from .summary import Said
+from .summary import Utterance
 
 
-def read(messages: Iterable[Any]) -> Iterator[Said]:
+def read(messages: Iterable[Any]) -> Iterator[Utterance]:
     """Yield the texts, tool calls and tool results of stored messages."""
     for message in messages:
         for block in message["content"]:

@@ -6,10 +6,10 @@ from typing import Any
 import ai
 
 from ..turn import as_tool_call, as_tool_result
-from .summary import Said
+from .summary import Utterance
 
 
-def read(messages: Iterable[Any]) -> Iterator[Said]:
+def read(messages: Iterable[Any]) -> Iterator[Utterance]:
     """Yield the texts, tool calls and tool results of stored messages."""
     for message in map(ai.messages.Message.model_validate, messages):
         for part in message.parts:

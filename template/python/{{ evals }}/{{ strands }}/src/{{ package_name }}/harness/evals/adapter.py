@@ -1,4 +1,4 @@
-"""The tools of Strands with other answers, and a model that follows a script."""
+"""Stubbed tools and a scripted model for Strands."""
 
 import json
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
@@ -16,8 +16,8 @@ def names_of(tools: Iterable[Any]) -> set[str]:
     return {getattr(tool, "tool_name", "") for tool in tools}
 
 
-def stubbed(tool: Any, answer: Callable[[dict[str, Any]], Awaitable[str]]) -> PythonAgentTool:
-    """Return a tool that looks the same, and answers this."""
+def stub_tool(tool: Any, answer: Callable[[dict[str, Any]], Awaitable[str]]) -> PythonAgentTool:
+    """Return a tool with the same name and schema that returns `answer`."""
 
     async def run(tool_use: ToolUse, **_: Any) -> ToolResult:
         status: Any = "success"
@@ -31,13 +31,13 @@ def stubbed(tool: Any, answer: Callable[[dict[str, Any]], Awaitable[str]]) -> Py
     return PythonAgentTool(tool.tool_name, tool.tool_spec, run)
 
 
-def scripted(steps: list[Any]) -> OfflineModel:
-    """Return a model that takes one step in each call: a text, or a call of a tool."""
-    return Scripted(steps)
+def scripted_model(steps: list[Any]) -> OfflineModel:
+    """Return a model that replies with the next step, a text or a tool call, in each call."""
+    return ScriptedModel(steps)
 
 
-class Scripted(OfflineModel):
-    """Takes the next step, whatever the request is."""
+class ScriptedModel(OfflineModel):
+    """Follows a script and ignores the request."""
 
     def __init__(self, steps: list[Any]) -> None:
         self._steps = [*steps]
@@ -57,7 +57,7 @@ class Scripted(OfflineModel):
 
 
 def turns_of(messages: list[Any]) -> list[dict[str, Any]]:
-    """Return the turns of a stored session: prompt, calls of tools, reply."""
+    """Return the turns of a stored session: prompt, tool calls and reply."""
     turns: list[dict[str, Any]] = []
     calls: dict[str, dict[str, Any]] = {}
     for message in messages:
@@ -70,8 +70,8 @@ def turns_of(messages: list[Any]) -> list[dict[str, Any]]:
                 call = {"tool": use["name"], "input": use["input"], "answer": "", "failed": False}
                 calls[use["toolUseId"]] = call
                 turns[-1]["calls"].append(call)
-            elif (done := block.get("toolResult")) and done["toolUseId"] in calls:
-                texts = [part.get("text", "") for part in done["content"]]
-                answer = {"answer": "".join(texts), "failed": done["status"] == "error"}
-                calls[done["toolUseId"]] |= answer
+            elif (result := block.get("toolResult")) and result["toolUseId"] in calls:
+                texts = [part.get("text", "") for part in result["content"]]
+                answer = {"answer": "".join(texts), "failed": result["status"] == "error"}
+                calls[result["toolUseId"]] |= answer
     return turns

@@ -1,4 +1,4 @@
-"""The tools of the AI SDK with other answers, and a model that follows a script."""
+"""Stubbed tools and a scripted model for the AI SDK."""
 
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
@@ -16,22 +16,24 @@ def names_of(tools: Iterable[Any]) -> set[str]:
     return {tool.name for tool in tools}
 
 
-def stubbed(tool: ai.AgentTool, answer: Callable[[dict[str, Any]], Awaitable[str]]) -> ai.AgentTool:
-    """Return a tool that looks the same, and answers this."""
+def stub_tool(
+    tool: ai.AgentTool, answer: Callable[[dict[str, Any]], Awaitable[str]]
+) -> ai.AgentTool:
+    """Return a tool with the same name and schema that returns `answer`."""
 
-    async def run(**given: Any) -> str:
-        return await answer(given)
+    async def run(**arguments: Any) -> str:
+        return await answer(arguments)
 
     return ai.AgentTool(tool=tool.tool, fn=run)
 
 
-def scripted(steps: list[Any]) -> ai.Model:
-    """Return a model that takes one step in each call: a text, or a call of a tool."""
-    return ai.Model(id="offline", provider=Scripted(steps))
+def scripted_model(steps: list[Any]) -> ai.Model:
+    """Return a model that replies with the next step, a text or a tool call, in each call."""
+    return ai.Model(id="offline", provider=ScriptedModel(steps))
 
 
-class Scripted(Offline):
-    """Takes the next step, whatever the request is."""
+class ScriptedModel(Offline):
+    """Follows a script and ignores the request."""
 
     def __init__(self, steps: list[Any]) -> None:
         super().__init__()
@@ -55,21 +57,21 @@ class Scripted(Offline):
 
 
 def turns_of(messages: list[Any]) -> list[dict[str, Any]]:
-    """Return the turns of a stored session: prompt, calls of tools, reply."""
+    """Return the turns of a stored session: prompt, tool calls and reply."""
     turns: list[dict[str, Any]] = []
     calls: dict[str, dict[str, Any]] = {}
     for message in map(ai.messages.Message.model_validate, messages):
         if message.role == "user":
             turns.append({"prompt": message.text, "calls": [], "reply": ""})
         for use in message.tool_calls if turns else []:
-            given = as_tool_call(use)
-            call = {"tool": given.name, "input": given.input, "answer": "", "failed": False}
+            tool_call = as_tool_call(use)
+            call = {"tool": tool_call.name, "input": tool_call.input, "answer": "", "failed": False}
             calls[use.tool_call_id] = call
             turns[-1]["calls"].append(call)
-        for done in message.tool_results:
-            if done.tool_call_id in calls:
-                answer = as_tool_result(done).text
-                calls[done.tool_call_id] |= {"answer": answer, "failed": done.is_error}
+        for result in message.tool_results:
+            if result.tool_call_id in calls:
+                answer = as_tool_result(result).text
+                calls[result.tool_call_id] |= {"answer": answer, "failed": result.is_error}
         if message.role == "assistant" and turns:
             turns[-1]["reply"] += message.text
     return turns

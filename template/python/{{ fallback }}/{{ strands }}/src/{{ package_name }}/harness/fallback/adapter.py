@@ -11,7 +11,7 @@ from strands.middleware import InvokeModelStage
 from strands.plugins import Plugin
 
 from ..messages import PLACEHOLDER
-from .second import Second
+from .second import FallbackSwitch
 
 
 class Fallback(Plugin):
@@ -19,9 +19,9 @@ class Fallback(Plugin):
 
     name = "fallback"
 
-    def __init__(self, second: Second) -> None:
+    def __init__(self, fallback: FallbackSwitch) -> None:
         super().__init__()
-        self._second = second
+        self._fallback = fallback
 
     def init_agent(self, agent: Agent) -> None:
         agent.add_middleware(InvokeModelStage, self._call_model)
@@ -31,7 +31,7 @@ class Fallback(Plugin):
             events: AsyncGenerator[Any, None] = run(context.replace(model=model))
             return events
 
-        return self._second.stream(ask(context.model), ask, is_content)
+        return self._fallback.stream(ask(context.model), ask, is_content)
 
 
 def is_content(event: Any) -> bool:
@@ -46,6 +46,6 @@ def is_content(event: Any) -> bool:
     return "toolUse" in start or any(delta.values())
 
 
-def prepare(second: Second, options: dict[str, Any]) -> None:
+def prepare(fallback: FallbackSwitch, options: dict[str, Any]) -> None:
     """Give a turn both models."""
-    options.setdefault("plugins", []).append(Fallback(second))
+    options.setdefault("plugins", []).append(Fallback(fallback))

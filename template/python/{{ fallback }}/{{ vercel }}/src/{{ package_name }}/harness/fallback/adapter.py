@@ -7,7 +7,7 @@ import ai
 from ai import events
 from pydantic import PrivateAttr
 
-from .second import Second
+from .second import FallbackSwitch
 
 
 class FallbackProvider(ai.Provider[None]):
@@ -17,11 +17,11 @@ class FallbackProvider(ai.Provider[None]):
     name: str = "fallback"
     default_base_url: str = ""
     _first: ai.Model = PrivateAttr()
-    _second: Second = PrivateAttr()
+    _fallback: FallbackSwitch = PrivateAttr()
 
-    def __init__(self, first: ai.Model, second: Second) -> None:
+    def __init__(self, first: ai.Model, fallback: FallbackSwitch) -> None:
         super().__init__(name=first.provider.name)
-        self._first, self._second = first, second
+        self._first, self._fallback = first, fallback
 
     def stream(
         self, model: ai.Model, messages: list[ai.messages.Message], **kwargs: Any
@@ -29,7 +29,7 @@ class FallbackProvider(ai.Provider[None]):
         def ask(one: ai.Model) -> AsyncGenerator[events.Event]:
             return one.provider.stream(one, messages, **kwargs)
 
-        return self._second.stream(ask(self._first), ask, is_content)
+        return self._fallback.stream(ask(self._first), ask, is_content)
 
 
 def is_content(event: events.Event) -> bool:
@@ -40,11 +40,11 @@ def is_content(event: events.Event) -> bool:
     return not isinstance(event, starts | events.TextEnd)
 
 
-def with_fallback(first: ai.Model, second: Second) -> ai.Model:
+def with_fallback(first: ai.Model, fallback: FallbackSwitch) -> ai.Model:
     """Return a model that consists of both."""
-    return ai.Model(id=first.id, provider=FallbackProvider(first, second))
+    return ai.Model(id=first.id, provider=FallbackProvider(first, fallback))
 
 
-def prepare(second: Second, options: dict[str, Any]) -> None:
+def prepare(fallback: FallbackSwitch, options: dict[str, Any]) -> None:
     """Give a turn both models."""
-    options["model"] = with_fallback(options["model"], second)
+    options["model"] = with_fallback(options["model"], fallback)

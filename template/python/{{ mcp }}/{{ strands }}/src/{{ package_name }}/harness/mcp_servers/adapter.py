@@ -1,4 +1,4 @@
-"""The tools of MCP servers as tools of Strands."""
+"""Converts tools of MCP servers to tools of Strands."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
@@ -18,7 +18,7 @@ def to_tool(
     schema: dict[str, Any],
     call: Callable[[dict[str, Any]], Awaitable[str]],
 ) -> PythonAgentTool:
-    """Return a tool of the framework; the messages of errors are for the model."""
+    """Return a tool of the framework; error messages are for the model."""
 
     async def run(tool_use: ToolUse, **_: Any) -> ToolResult:
         text = await call(tool_use["input"])

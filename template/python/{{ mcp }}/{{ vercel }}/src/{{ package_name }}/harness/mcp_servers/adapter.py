@@ -1,4 +1,4 @@
-"""The tools of MCP servers as tools of the AI SDK."""
+"""Converts tools of MCP servers to tools of the AI SDK."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
@@ -17,7 +17,7 @@ def to_tool(
     schema: dict[str, Any],
     call: Callable[[dict[str, Any]], Awaitable[str]],
 ) -> ai.AgentTool:
-    """Return a tool of the framework; the messages of errors are for the model."""
+    """Return a tool of the framework; error messages are for the model."""
 
     async def run(**arguments: Any) -> str:
         return await call(arguments)
