@@ -13,7 +13,7 @@ from hooks.rendering import files_of
 from hooks.template import FILES, SUFFIX, Finding
 
 # Lower it whenever the number falls; never raise it.
-LIMIT = 682
+LIMIT = 20
 PLACES = (FILES, "hooks", "README.md", "CONTRIBUTING.md")
 KINDS = (".html", ".js", ".md", ".py", ".ts", ".yaml", ".yml", SUFFIX)
 BEFORE_ONE = "the|that|this|each|every|another|a new|no|first|last|next|only|own|old|new"

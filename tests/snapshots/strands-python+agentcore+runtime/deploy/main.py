@@ -1,4 +1,4 @@
-"""Starts the agent where AgentCore gets its code as a zip file."""
+"""Starts the agent in AgentCore if the code is a zip file."""
 
 import os
 

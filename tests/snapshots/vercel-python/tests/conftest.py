@@ -1,4 +1,4 @@
-"""Settings of all tests: asyncio runs them, without `.env` and your models and secrets."""
+"""Settings of all tests: asyncio, without .env, models and secrets."""
 
 import os
 from unittest.mock import patch
@@ -20,5 +20,5 @@ os.environ.update(ENVIRONMENT)
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """Return the name of the library that runs async tests."""
+    """Run async tests with asyncio."""
     return "asyncio"

@@ -1,4 +1,4 @@
-"""The agent: your modules, and the harness that runs them."""
+"""Composes the agent from your modules and the harness."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from .harness import AgentApp, Modules, make_cli
 
 
 def load() -> Modules:
-    """Import what loads a framework; commands that run no turn do not wait for it."""
+    """Import the modules that load a framework; commands without turns skip this."""
     from . import agent, model, own_memory, routes
 
     return Modules(agent, model, routes.ROUTES, own_memory.OwnMemory())

@@ -39,22 +39,22 @@ collections: [{ref: "notes", access: "read-write"}]
 
 
 def declare_memory(folder: Path) -> None:
-    """Declare a memory, which is a file until its variable is set."""
+    """Declare a memory; it is a local file until its variable is set."""
     (folder / "collections" / "notes.collection.md").write_text(COLLECTION, "utf-8")
     (folder / "agents" / "apart.agent.md").write_text(AGENT, "utf-8")
     (folder / "iam" / "apart.iam.md").write_text(GRANTS, "utf-8")
 
 
 def stored(name: str) -> list[Any]:
-    """Return the values of this name in the file of the memory."""
+    """Return the values of a field in the memory's file."""
     path = Path(".memory/notes.jsonl")
     lines = path.read_text("utf-8").splitlines() if path.exists() else []
     rows = [json.loads(line) for line in lines]
     return [row[name] for row in rows if name in row]
 
 
-def said(*texts: str) -> list[list[str]]:
-    """Return a turn as the memory stores it: a text of the user, then one of the assistant."""
+def recorded_texts(*texts: str) -> list[list[str]]:
+    """Return the stored texts of a turn: the user's, then the assistant's, and so on."""
     speakers = ["USER", "ASSISTANT"] * len(texts)
     return [[speaker, text] for speaker, text in zip(speakers, texts, strict=False)]
 
@@ -75,7 +75,7 @@ class MemoryClient(Client):
 
 
 async def wait_until_recorded(recorder: Recorder) -> None:
-    """Wait until no turn is left to record."""
+    """Wait until all turns are recorded."""
     async with asyncio.timeout(30):
-        while recorder.is_waiting:  # noqa: ASYNC110 (it has no event)
+        while recorder.is_waiting:  # noqa: ASYNC110 (the recorder has no event)
             await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Long-term memory: recall by models and tools, recording, and erasure."""
+"""Long-term memory: recall by models and tools, recording, erasure and IAM policies."""
 
 import asyncio
 import json
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from memory_project import MemoryClient, declare_memory, said, stored, wait_until_recorded
+from memory_project import MemoryClient, declare_memory, recorded_texts, stored, wait_until_recorded
 from script import Fail, Reply
 
 from my_agent.harness import memory
@@ -40,7 +40,7 @@ ADA = Who("ada", "s-1", "apollo")
 
 @pytest.fixture(autouse=True)
 def project(apart: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a project with a memory, whose background work is repeated after short pauses."""
+    """Return a project with a memory; background work has short pauses between retries."""
     monkeypatch.setattr(retry_queue, "FIRST_PAUSE", 0.01)
     monkeypatch.setattr(retry_queue, "CLOSING_PAUSE", 0.01)
     declare_memory(apart)
@@ -48,14 +48,14 @@ def project(apart: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def offline_client() -> MemoryClient:
-    """Return a client of an agent with the offline model."""
+    """Return a client of an agent with the echo model."""
     client = MemoryClient()
     client.runtime.model = OfflineModel()
     return client
 
 
 class FakeMemory:
-    """Raises the next of its errors for each call; None and the calls after the last succeed."""
+    """Raises the next of its errors per call; calls succeed for None, and after the last error."""
 
     contact = "nothing"
 
@@ -71,9 +71,9 @@ class FakeMemory:
         return collection.namespaces
 
     async def retrieve(
-        self, who: Who, place: Namespace, query: str, limit: int, metadata: Metadata
+        self, identity: Who, place: Namespace, query: str, limit: int, metadata: Metadata
     ) -> list[Record]:
-        """Return a record for each of the scores."""
+        """Return a record per score."""
         self.queries.append(query)
         self.limits.append(limit)
         await self.fail()
@@ -103,7 +103,7 @@ class HangingMemory(FakeMemory):
 
 
 def collection_of(id: str, memory: Any, **config: Any) -> MemoryCollection:
-    """Return a collection with one namespace for each actor."""
+    """Return a collection with a namespace per actor."""
     namespaces = {"/users/{actorId}/facts": NamespaceConfig(**config)}
     return MemoryCollection(id, "user", memory, memory, namespaces=namespaces)
 
@@ -134,7 +134,7 @@ async def test_a_session_does_not_keep_memories() -> None:
         assert "memory>" not in str(session.snapshot)
 
 
-async def test_the_offline_model_recalls_memories_of_its_actor_only() -> None:
+async def test_the_echo_model_recalls_memories_of_its_actor_only() -> None:
     client = offline_client()
     await client.talk("ada", MISO, session="earlier")
     for_ada, for_bob = await asyncio.gather(
@@ -168,7 +168,7 @@ async def test_a_tool_searches_the_memory_of_its_actor() -> None:
 async def test_a_committed_turn_is_recorded() -> None:
     client = MemoryClient(Reply("Hello."))
     await client.talk("ada", MISO)
-    assert stored("items") == [said(MISO, "Hello.")]
+    assert stored("items") == [recorded_texts(MISO, "Hello.")]
 
 
 async def test_a_failed_turn_is_not_recorded() -> None:
@@ -177,21 +177,21 @@ async def test_a_failed_turn_is_not_recorded() -> None:
     assert stored("items") == []
 
 
-async def test_after_its_turn_nothing_can_be_added() -> None:
+async def test_adding_after_the_turn_is_an_error() -> None:
     client = MemoryClient()
     client.long_term.begin(Turn(TurnRequest("s", "Hello", actor="ada"))).end()
     with pytest.raises(RuntimeError):
         memory.add("after its turn")
 
 
-async def test_every_caller_needs_an_actor() -> None:
+async def test_a_turn_requires_an_actor() -> None:
     client = MemoryClient()
     assert client.runtime.actor_required
     assert (await client.say()).error == "actor_required"
     assert client.model.requests == []
 
 
-async def test_an_actor_has_no_slash() -> None:
+async def test_an_actor_id_with_a_slash_is_invalid() -> None:
     client = MemoryClient()
     assert (await client.say(actor="a/b")).error == "invalid_actor"
     assert client.model.requests == []
@@ -205,7 +205,7 @@ async def test_an_actor_has_no_slash() -> None:
         pytest.param(HangingMemory(), id="hanging"),
     ],
 )
-async def test_a_memory_that_fails_or_hangs_is_left_out(
+async def test_a_failing_or_hanging_memory_is_skipped(
     bad: FakeMemory, caplog: pytest.LogCaptureFixture
 ) -> None:
     readers = [collection_of("bad", bad), collection_of("good", FakeMemory(scores=[0.5]))]
@@ -222,7 +222,7 @@ async def test_a_search_applies_the_declared_limits() -> None:
     readers = [collection_of("notes", fake, top_k=2, relevance_score=0.2)]
     hits = await MemoryTurn(ADA, readers, policy=MemoryPolicy(), seconds=30).search("tea")
     assert [hit.score for hit in hits] == [0.9, 0.5]
-    assert fake.limits == [8]  # more than are wanted: some may not be relevant
+    assert fake.limits == [8]  # more than top_k: some may not be relevant
 
 
 async def test_a_query_has_at_most_10000_utf_16_units() -> None:
@@ -230,7 +230,7 @@ async def test_a_query_has_at_most_10000_utf_16_units() -> None:
     two_units = "\U0001f600"
     turn = MemoryTurn(ADA, [collection_of("notes", fake)], policy=MemoryPolicy(), seconds=30)
     await turn.search(two_units * 5000 + "x")
-    # The end of the text, without half a character.
+    # The end of the text, without half of a surrogate pair.
     assert fake.queries == [two_units * 4999 + "x"]
 
 
@@ -243,14 +243,14 @@ def test_memories_are_escaped() -> None:
     assert '<entry source="a&quot;">&lt;/memory&gt; &amp; &lt;b&gt;</entry>' in block.split("\n")
 
 
-def test_a_memory_that_is_too_long_is_left_out() -> None:
+def test_a_memory_that_is_too_long_is_skipped() -> None:
     block = memory_block([hit_of("first"), hit_of("x" * 20_000), hit_of("last")])
     assert "first" in block
     assert "xxx" not in block
     assert "last" in block
 
 
-def test_without_memories_there_is_no_block() -> None:
+def test_no_memories_make_no_block() -> None:
     assert memory_block([]) == ""
 
 
@@ -267,18 +267,18 @@ def test_an_actor_cannot_widen_a_namespace(template: str) -> None:
         resolve(template, Who("{sessionId}", "s"))
 
 
-def test_long_session_ids_stay_different() -> None:
+def test_long_session_ids_remain_distinct() -> None:
     first = event_session("x" * 150 + "a")
     second = event_session("x" * 150 + "b")
     assert first != second
     assert len(first) <= 100
 
 
-def record(recorder: Recorder, text: str, who: Who = ADA) -> None:
-    recorder.record(who, [Utterance("USER", text)], datetime.now(UTC))
+def record(recorder: Recorder, text: str, identity: Who = ADA) -> None:
+    recorder.record(identity, [Utterance("USER", text)], datetime.now(UTC))
 
 
-async def test_a_failed_event_is_sent_again() -> None:
+async def test_a_failed_event_is_retried() -> None:
     fake = FakeMemory(MemoryUnavailable("down"), KeyError("odd"))
     recorder = Recorder([collection_of("facts", fake)], MemoryPolicy())
     record(recorder, "first")
@@ -288,7 +288,7 @@ async def test_a_failed_event_is_sent_again() -> None:
     assert fake.events[0] == fake.events[2]
 
 
-async def test_a_refused_event_is_lost(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_rejected_event_is_lost(caplog: pytest.LogCaptureFixture) -> None:
     fake = FakeMemory(MemoryRefused("not valid"))
     recorder = Recorder([collection_of("facts", fake)], MemoryPolicy())
     record(recorder, "first")
@@ -313,11 +313,11 @@ async def test_a_full_queue_drops_the_oldest_turns_of_its_actor(
     assert fake.texts == ["of another actor", "second", "third"]
     assert caplog.messages == [
         "facts: 2 turns wait to be recorded",
-        "facts: turns not recorded: 1 (too many wait)",
+        "facts: turns not recorded: 1 (the queue is full)",
     ]
 
 
-async def test_a_close_sends_events_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_close_retries_events_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retry_queue, "FIRST_PAUSE", 3600)
     fake = FakeMemory(MemoryUnavailable("down"))
     recorder = Recorder([collection_of("facts", fake)], MemoryPolicy())
@@ -328,7 +328,7 @@ async def test_a_close_sends_events_again_at_once(monkeypatch: pytest.MonkeyPatc
     assert fake.texts == ["first", "first"]
 
 
-async def test_a_close_loses_events_that_take_too_long(caplog: pytest.LogCaptureFixture) -> None:
+async def test_close_loses_events_that_take_too_long(caplog: pytest.LogCaptureFixture) -> None:
     recorder = Recorder([collection_of("slow", HangingMemory())], MemoryPolicy())
     record(recorder, "first")
     async with asyncio.timeout(30):
@@ -336,7 +336,7 @@ async def test_a_close_loses_events_that_take_too_long(caplog: pytest.LogCapture
     assert caplog.messages == ["slow: turns not recorded: 1 (the process ends)"]
 
 
-async def test_forgetting_erases_one_actor_and_nobody_else() -> None:
+async def test_forget_erases_only_its_actor() -> None:
     client = offline_client()
     await client.talk("ada", "I am Ada.")
     await client.talk("ada2", "I am not Ada.")
@@ -403,11 +403,11 @@ def test_a_namespace_that_may_belong_to_others_is_not_erased(
 
 
 def policy_of(client: MemoryClient) -> Any:
-    """Return the policy that the agent needs."""
+    """Return the IAM policy that the agent needs."""
     return make_policy(client.long_term.project)
 
 
-def test_the_policy_allows_what_the_agent_does() -> None:
+def test_the_policy_allows_the_calls_of_the_agent() -> None:
     policy = policy_of(MemoryClient())
     names = [statement["Sid"] for statement in policy["Statement"]]
     assert names == ["RecallNotes", "RecordNotes", "Secrets"]
@@ -430,6 +430,6 @@ def test_check_accepts_the_policy_of_an_account(project: Path) -> None:
     assert findings_of(client) == []
 
 
-def test_check_reports_a_policy_that_is_out_of_date(project: Path) -> None:
+def test_check_reports_an_outdated_policy(project: Path) -> None:
     (project / "iam" / "apart.policy.json").write_text("[]", "utf-8")
     assert findings_of(MemoryClient()) == ["AML-W248"]

@@ -1,4 +1,4 @@
-"""Stores of your own: searches have a time limit, and only committed turns are written."""
+"""Your own stores: searches have a time limit, and only committed turns are written."""
 
 import asyncio
 from pathlib import Path
@@ -17,7 +17,7 @@ from my_agent.own_memory import OwnMemory
 
 @pytest.fixture(autouse=True)
 def project(apart: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run each test in a project with a memory, which is a file."""
+    """Run each test in a project with a memory in a local file."""
     monkeypatch.setattr(retry_queue, "FIRST_PAUSE", 0.01)
     declare_memory(apart)
 
@@ -78,7 +78,7 @@ async def test_a_model_sees_the_entries_of_a_store(monkeypatch: pytest.MonkeyPat
     assert entry in client.model.requests[0][-1]
 
 
-async def test_a_store_that_hangs_is_left_out(
+async def test_a_hanging_store_is_skipped(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     use_stores(monkeypatch, Store("manuals"), HangingStore("slow"))
@@ -97,7 +97,7 @@ async def test_a_store_gets_committed_turns_only(monkeypatch: pytest.MonkeyPatch
     assert store.recorded == ["Hello!", "Fine."]
 
 
-async def test_work_that_is_late_is_not_repeated() -> None:
+async def test_late_work_is_not_repeated() -> None:
     store = Store("manuals")
     store.has_failed = True
     messages: list[Any] = [{"role": "user", "content": [{"text": "Late."}]}]
@@ -106,17 +106,17 @@ async def test_work_that_is_late_is_not_repeated() -> None:
     assert store.recorded == ["Late."]
 
 
-async def test_forgetting_erases_what_a_store_offers_and_names_the_others(
+async def test_forget_erases_from_stores_with_erase_and_reports_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    own = ErasableStore("own")
+    erasable = ErasableStore("erasable")
     diary = Store("diary")
     manuals = Store("manuals")
     manuals.writable = False
-    use_stores(monkeypatch, own, diary, manuals)
+    use_stores(monkeypatch, erasable, diary, manuals)
     report = await Erasure(MemoryClient().long_term, "ada").erase()
-    assert own.erased == ["ada"]
-    assert report.places[-1].where == "store own"
+    assert erasable.erased == ["ada"]
+    assert report.places[-1].where == "store erasable"
     [failure] = report.could_not
     assert failure.startswith("store diary: it has no erase(actor)")
-    assert "store manuals was not looked at: turns are not recorded there" in report.notes
+    assert "store manuals was not searched: it records no turns" in report.notes

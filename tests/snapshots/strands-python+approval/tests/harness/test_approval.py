@@ -81,7 +81,7 @@ async def test_a_call_is_approved_only_once() -> None:
     ],
     ids=str,
 )
-async def test_an_approval_is_a_request_of_its_own(fields: dict[str, object]) -> None:
+async def test_an_approval_cannot_have_other_fields(fields: dict[str, object]) -> None:
     client = Client(COUNT, Reply("Done."))
     id = await wait_for_approval(client)
     assert (await approve(client, id, **fields)).error == "invalid_request"
@@ -96,7 +96,7 @@ async def test_a_denied_call_does_not_run_and_the_model_gets_the_reason() -> Non
     assert "Not today." in str(await client.runtime.sessions.store.load("s"))
 
 
-async def test_a_new_prompt_drops_the_turn_that_waits() -> None:
+async def test_a_new_prompt_drops_the_pending_turn() -> None:
     client = Client(COUNT, Reply("No."), COUNT, Reply("ok"))
     await deny(client, await wait_for_approval(client), "Not today.")
     await wait_for_approval(client)

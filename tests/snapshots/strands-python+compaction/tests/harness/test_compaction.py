@@ -57,7 +57,7 @@ def request_with_summary(summary: str, turns: int, prompt: str) -> list[str]:
 PROMPTS = [f"prompt {number}" for number in range(1, 7)]
 
 
-async def test_a_summary_precedes_the_turns_that_are_kept() -> None:
+async def test_a_summary_precedes_the_remaining_turns() -> None:
     client = client_of()
     summaries = script_summaries(client, Reply("A summary."))
     await say(client, *PROMPTS[:4])
@@ -66,7 +66,7 @@ async def test_a_summary_precedes_the_turns_that_are_kept() -> None:
     assert 'User: "prompt 1"\nAssistant: "ok"\nUser: "prompt 2"' in request
 
 
-async def test_the_next_summary_includes_the_earlier_one() -> None:
+async def test_the_next_summary_includes_the_earlier_summary() -> None:
     client = client_of()
     summaries = script_summaries(client, Reply("A summary."), Reply("Another summary."))
     await say(client, *PROMPTS[:5])
@@ -93,14 +93,14 @@ async def test_without_a_summary_the_turn_continues(
     assert "secret" not in caplog.text
 
 
-async def test_a_summary_that_takes_too_long_is_left_out() -> None:
+async def test_a_late_summary_is_left_out() -> None:
     client = client_of(compaction_timeout_seconds=0.1)
     script_summaries(client, [Wait(asyncio.Event()), Reply("late")])
     await say(client, *PROMPTS[:4])
     assert client.model.requests[3] == ["user: prompt 3", "assistant: ok", "user: prompt 4"]
 
 
-async def test_a_failed_summary_is_not_tried_again_for_ten_minutes() -> None:
+async def test_a_failed_summary_is_not_retried_for_ten_minutes() -> None:
     now = 1000.0
     ok, failure = Reply("ok"), Fail(ValueError())
     client = client_of(ok, ok, ok, failure, failure)
@@ -122,7 +122,7 @@ async def test_after_a_commit_the_next_summary_is_tried() -> None:
     assert client.model.requests[-1] == request_with_summary("A summary.", 4, "prompt 6")
 
 
-async def test_a_summary_of_shorter_texts_is_made_if_the_model_cannot_read_all() -> None:
+async def test_a_transcript_is_shortened_for_a_small_model() -> None:
     client = client_of()
     too_long = Exception("prompt is too long: 208310 tokens > 200000 maximum")
     summaries = script_summaries(client, Fail(too_long), Fail(too_long), Reply("A summary."))

@@ -1,4 +1,4 @@
-"""The endpoint of test_store.py: a strict reference_endpoint.py, over REST and as a function."""
+"""The endpoint of test_store.py: a strict reference endpoint, over REST and as a function."""
 
 import threading
 from typing import Any, Self
@@ -9,7 +9,7 @@ from reference_endpoint import Endpoint, Handler
 
 from my_agent.harness.store import endpoint_lambda
 
-PASSWORD = "sentinel-7d1"  # which no log and no error may show
+PASSWORD = "sentinel-7d1"  # must not appear in logs or errors
 ARN = "arn:aws:lambda:eu-west-1:123456789012:function:sessions"
 REST = {
     "type": "rest-api",
@@ -20,7 +20,7 @@ LAMBDA = {"type": "lambda", "function_arn": ARN, "credentials": {"scheme": "iam-
 
 
 class StoreServer:
-    """A server whose data the tests change without a store."""
+    """A server whose data tests can change without a store."""
 
     kinds = ("rest-api", "lambda")
     lifetime = "project"
@@ -32,7 +32,7 @@ class StoreServer:
         self._quiet.start()
         self.port = self._server.server_port
         threading.Thread(target=self._server.serve_forever, args=[0.01], daemon=True).start()
-        # A session reads its data files once, not for each store.
+        # Share a session, because each session reads its data files again.
         self._session = patch.object(
             endpoint_lambda,
             "Session",
@@ -53,24 +53,24 @@ class StoreServer:
         return {"type": "custom", "transport": transport}
 
     def environment(self, port: int) -> dict[str, str]:
-        """Return the variables that point a store to `port`, where the server may be."""
+        """Return the variables that connect a store to `port`, even without a server there."""
         url = f"http://127.0.0.1:{port}"
         keys = {"AWS_ACCESS_KEY_ID": "tests", "AWS_SECRET_ACCESS_KEY": PASSWORD}
         return {"TESTS_URL": url, "TESTS_TOKEN": PASSWORD, "AWS_ENDPOINT_URL_LAMBDA": url, **keys}
 
     def read(self, session_id: str, agent_id: str) -> bytes:
         """Return the latest snapshot."""
-        rows = "SELECT json FROM kept WHERE id = 'latest' AND sid = ? AND scope = ?"
-        row = self._server.data.execute(rows, [session_id, f"agent/{agent_id}"]).fetchone()
+        select = "SELECT json FROM kept WHERE id = 'latest' AND sid = ? AND scope = ?"
+        row = self._server.data.execute(select, [session_id, f"agent/{agent_id}"]).fetchone()
         return str(row[0]).encode()
 
     def overwrite(self, session_id: str, agent_id: str, snapshot: bytes) -> None:
         """Replace the latest snapshot."""
-        change = (
+        update = (
             "UPDATE kept SET json = ?, etag = 'e' WHERE id = 'latest' AND sid = ? AND scope = ?"
         )
         row = [snapshot.decode(), session_id, f"agent/{agent_id}"]
-        assert self._server.data.execute(change, row).rowcount == 1
+        assert self._server.data.execute(update, row).rowcount == 1
 
     def expire(self, session_id: str, agent_id: str) -> bool:
         """Expire the session; return False if the store has no time to live."""

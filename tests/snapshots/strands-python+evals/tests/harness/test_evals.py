@@ -1,4 +1,4 @@
-"""The cases of an eval pass, fail and are reported, each on its own."""
+"""A failed or invalid case does not stop other cases; statistics are right."""
 
 import json
 import shutil
@@ -29,7 +29,7 @@ cases:
 
 @pytest.fixture
 def evaluate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Result]:
-    """Return a function that evaluates CASES, which are in the file own.yaml."""
+    """Return a function that runs `eval` with CASES in the file own.yaml."""
     shutil.copy(SCHEMA, tmp_path)
     (tmp_path / "own.yaml").write_text(CASES, "utf-8")
     monkeypatch.setattr(cases, "FOLDER", tmp_path)
@@ -37,21 +37,23 @@ def evaluate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Re
     return lambda: run("eval", "--json", str(tmp_path / "results"))
 
 
-def test_a_failed_case_is_explained(evaluate: Callable[[], Result]) -> None:
+def test_output_explains_a_failed_case(evaluate: Callable[[], Result]) -> None:
     result = evaluate()
     assert result.exit_code == 1
     assert 'the reply lacks "Bye."' in result.output
     assert "3 cases, 2 failed; 0 tokens." in result.output
 
 
-def test_an_invalid_case_is_reported_with_its_line(
+def test_output_names_the_line_of_an_invalid_case(
     evaluate: Callable[[], Result], tmp_path: Path
 ) -> None:
     result = evaluate()
     assert f"{tmp_path / 'own.yaml'}:6: 'turns' is a required property" in result.output
 
 
-def test_the_other_cases_run(evaluate: Callable[[], Result], tmp_path: Path) -> None:
+def test_valid_cases_run_beside_an_invalid_case(
+    evaluate: Callable[[], Result], tmp_path: Path
+) -> None:
     evaluate()
     results = json.loads((tmp_path / "results").read_text("utf-8"))
     [run_of_greets] = results["cases"]["greets"]
@@ -59,17 +61,17 @@ def test_the_other_cases_run(evaluate: Callable[[], Result], tmp_path: Path) -> 
     assert run_of_greets["failures"] == []
 
 
-def test_a_share_has_a_confidence_interval() -> None:
+def test_pass_rate_has_a_wilson_interval() -> None:
     low, high = interval(7, 10)
     assert round(low, 2) == 0.4
     assert round(high, 2) == 0.89
 
 
-def test_a_difference_has_a_p_value() -> None:
+def test_fisher_p_of_two_pass_rates() -> None:
     assert round(fisher_p(7, 10, 10, 10), 2) == 0.21
     assert fisher_p(0, 10, 10, 10) < 0.001
 
 
-def test_a_change_is_described_if_there_are_enough_runs() -> None:
+def test_change_is_described_only_with_enough_runs() -> None:
     assert describe_change(0, 3, 3, 3) == "too few runs to compare"
     assert describe_change(1, 5, 5, 5) == "significantly worse (p = 0.048)"

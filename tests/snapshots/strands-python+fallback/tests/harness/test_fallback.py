@@ -1,4 +1,4 @@
-"""A second model answers a request if the first fails before it has sent anything."""
+"""The fallback model answers if the first model fails before its first content."""
 
 import logging
 from typing import Any
@@ -18,20 +18,20 @@ DOWN = Fail(ConnectionRefusedError("a secret"))
 
 
 def client_of(first: Answer, second: Answer) -> tuple[Client, ScriptedModel]:
-    """Return a client of an agent with two models, which begin like this, and the second model."""
+    """Return a client of an agent with two scripted models, and the fallback model."""
     client = Client(first, model_fallback="second")
     fallback_model = ScriptedModel([second])
     Fallback.find(client.runtime.capabilities).model = fallback_model
     return client, fallback_model
 
 
-async def test_the_second_model_answers_if_the_first_is_down() -> None:
+async def test_the_fallback_model_answers_if_the_first_model_is_down() -> None:
     client, second_model = client_of(DOWN, Reply("Second."))
     assert (await client.say("Hello")).reply == "Second."
     assert second_model.requests == [["user: Hello"]]
 
 
-async def test_the_log_says_that_the_second_model_answered(
+async def test_the_log_names_the_fallback_model(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -84,7 +84,7 @@ def test_check_accepts_two_models() -> None:
     assert severities_for(model="first", model_fallback="second") == []
 
 
-def test_check_warns_without_a_second_model() -> None:
+def test_check_warns_without_a_fallback_model() -> None:
     assert severities_for(model="first", model_fallback="") == ["warning"]
 
 
@@ -92,18 +92,18 @@ def test_check_refuses_the_same_model_twice() -> None:
     assert severities_for(model="first", model_fallback="first") == ["error"]
 
 
-def test_check_refuses_a_second_model_of_the_offline_model() -> None:
+def test_check_refuses_a_fallback_for_the_offline_model() -> None:
     assert severities_for(model="offline", model_fallback="second") == ["error"]
 
 
-def test_check_warns_if_a_turn_ends_before_the_second_model_is_called() -> None:
+def test_check_warns_if_a_turn_ends_before_its_fallback() -> None:
     settings = FallbackSettings(model="a", model_fallback="b", turn_timeout_seconds=120)
     [finding] = Fallback(settings, [], app.load).check()
     assert finding["id"] == "SET-FALLBACK_SECONDS"
     assert finding["severity"] == "warning"
 
 
-def test_the_offline_model_cannot_be_the_second_model(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_offline_model_cannot_be_the_fallback_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MODEL_FALLBACK", "offline")
     _, findings = FallbackSettings.read()
     assert [finding["id"] for finding in findings] == ["SET-MODEL_FALLBACK"]

@@ -1,4 +1,4 @@
-"""The S3 of test_store.py: moto's, with one bucket, in this process."""
+"""An S3 server for test_store.py: moto in this process, with one bucket."""
 
 import threading
 from datetime import timedelta
@@ -13,7 +13,7 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 
 from my_agent.harness.store import s3
 
-PASSWORD = "sentinel-7d1"  # which no log and no error may show
+PASSWORD = "sentinel-7d1"  # must not appear in logs or errors
 BUCKET = "sessions-of-tests"
 
 
@@ -23,7 +23,7 @@ class _Quiet(WSGIRequestHandler):
 
 
 class StoreServer:
-    """A server whose data the tests change without a store."""
+    """A server whose data tests can change without a store."""
 
     kinds = ("s3",)
     lifetime = "session"
@@ -31,11 +31,11 @@ class StoreServer:
 
     def __enter__(self) -> Self:
         moto: Any = DomainDispatcherApplication(create_backend_app)
-        # One request at a time: moto compares and then writes, so that two saves could both win.
+        # Not threaded: moto compares and writes in two steps, so two concurrent saves could succeed.
         self._server = make_server("127.0.0.1", 0, moto, request_handler=_Quiet)
         self.port = self._server.server_port
         threading.Thread(target=self._server.serve_forever, args=[0.01], daemon=True).start()
-        # A session reads its data files once, not for each store.
+        # Share a session, because each session reads its data files again.
         self._session = patch.object(
             s3,
             "Session",
@@ -52,12 +52,12 @@ class StoreServer:
         self._s3.buckets.clear()
 
     def backend(self, kind: str, seconds: int) -> dict[str, Any]:
-        """Return the `backend` of a collection; a setting limits the `seconds` of a call."""
+        """Return the `backend` of a collection; a setting limits the time of a call."""
         where = {"bucket_secret": "secrets/s3/tests", "region": "us-east-1", "prefix": "tests"}
         return {"type": kind, "ttl_days": 7, **where}
 
     def environment(self, port: int) -> dict[str, str]:
-        """Return the variables that point a store to `port`, where the server may be."""
+        """Return the variables that connect a store to `port`, even without a server there."""
         keys = {"AWS_ACCESS_KEY_ID": "tests", "AWS_SECRET_ACCESS_KEY": PASSWORD}
         url = f"http://127.0.0.1:{port}"
         return {"SECRETS_S3_TESTS": BUCKET, "AWS_ENDPOINT_URL_S3": url, **keys}
@@ -72,8 +72,8 @@ class StoreServer:
 
     def expire(self, session_id: str, agent_id: str) -> bool:
         """Expire the session; return False if the store has no time to live."""
-        found = self._s3.get_object(BUCKET, self._key(session_id, agent_id))
-        found.last_modified -= timedelta(days=8)
+        latest = self._s3.get_object(BUCKET, self._key(session_id, agent_id))
+        latest.last_modified -= timedelta(days=8)
         return True
 
     def _key(self, session_id: str, agent_id: str) -> str:

@@ -1,4 +1,4 @@
-"""The collections of this project, and the findings of `check` in broken ones."""
+"""The collections of this project, the findings of `check`, and secrets."""
 
 import os
 from pathlib import Path
@@ -21,7 +21,7 @@ from my_agent.harness.enabled import Settings
 
 PROJECT = Path(__file__).parents[2]
 
-# The fields of each type of backend; those that this project cannot use come with other answers.
+# The fields of each backend type. Other template answers add the types that this project lacks.
 FIELDS = {
     "valkey": "endpoint_secret: env:SESSIONS, ttl_seconds: 86400",
     "s3": "bucket_secret: env:SESSIONS, region: eu-west-1, ttl_days: 7",
@@ -65,7 +65,7 @@ collections: [{ref: "sessions", access: "read-write"}]
 
 
 class Declarations:
-    """The files of a project with one collection, which one agent uses."""
+    """The files of a project with one collection and one agent that uses it."""
 
     def __init__(self, folder: Path, type: str) -> None:
         self.folder = folder
@@ -96,7 +96,7 @@ class Declarations:
 
 @pytest.fixture(params=USABLE)
 def declarations(request: pytest.FixtureRequest, tmp_path: Path) -> Declarations:
-    """Return declarations for each type of backend that this project can use."""
+    """Return declarations for each backend type that this project supports."""
     return Declarations(tmp_path, request.param)
 
 
@@ -150,7 +150,7 @@ def test_an_agent_needs_a_grant_to_write(declarations: Declarations) -> None:
 
 
 @pytest.mark.parametrize("type", UNUSABLE)
-def test_another_type_of_backend_needs_its_code(type: str, tmp_path: Path) -> None:
+def test_an_unsupported_backend_is_an_error(type: str, tmp_path: Path) -> None:
     declarations = Declarations(tmp_path, type)
     assert declarations.check() == [f"AML-E10D {COLLECTION_FILE}:9"]
     [finding] = check_project(tmp_path, "helper")
@@ -159,13 +159,13 @@ def test_another_type_of_backend_needs_its_code(type: str, tmp_path: Path) -> No
     assert " -x collections/" in finding["message"]
 
 
-def test_a_secret_that_is_not_set_is_a_warning(declarations: Declarations) -> None:
+def test_an_unset_secret_is_a_warning(declarations: Declarations) -> None:
     assert declarations.check() == [f"AML-W240 {COLLECTION_FILE}:9"]
     [collection] = load_project(declarations.folder, None).used()
     assert set(unset_variables(Settings(), collection)) == {"SESSIONS"}
 
 
-def test_a_secret_that_is_set_is_no_longer_reported(
+def test_a_set_secret_is_not_reported(
     declarations: Declarations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SESSIONS", "any text")
@@ -178,18 +178,18 @@ def test_the_form_of_a_secret_is_checked(
 ) -> None:
     monkeypatch.setenv("SESSIONS", '{"url": "valkey://host"}')
     [collection] = load_project(declarations.folder, None).used()
-    is_memory = collection.backend.type in MEMORIES  # whose ids may be any text
+    is_memory = collection.backend.type in MEMORIES  # any text is a valid id
     expected = [] if is_memory else [f"AML-E113 {COLLECTION_FILE}:9"]
     assert declarations.check() == expected
 
 
-async def test_a_part_of_a_secret_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_field_of_a_json_secret_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SESSIONS", '{"url": "valkey://host"}')
     secrets = Secrets(Settings())
     assert await secrets.get(SecretRef("sessions", key="url")) == "valkey://host"
 
 
-async def test_an_error_about_a_secret_does_not_quote_it(
+async def test_an_error_does_not_contain_the_secret(
     declarations: Declarations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SESSIONS", '{"url": "valkey://host"}')

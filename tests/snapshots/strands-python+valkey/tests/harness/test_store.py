@@ -1,4 +1,4 @@
-"""Sessions in a store: every process continues them, and none is merged or silently lost."""
+"""The session store: processes share sessions, detect conflicts, and report lost data."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ CHECKPOINT_IDS = [f"01890000-0000-7000-8000-00000000000{number}" for number in r
 
 
 class Replica(Client):
-    """A client of a process of the agent, and the store of that process."""
+    """A process of the agent: a client, and the store of the process."""
 
     def __init__(
         self, script: tuple[Answer, ...], settings: Settings, store: DurableStore, is_writable: bool
@@ -46,7 +46,7 @@ class Replica(Client):
         self.runtime.sessions = Sessions(settings, CachedStore(settings, store, is_writable))
 
     def before_next(self, method: str, action: Callable[[], Awaitable[object]]) -> None:
-        """Let something happen before the next call of a method of the store."""
+        """Run an action before the next call of a method of the store."""
         call = getattr(self.store, method)
 
         async def act_and_call(*values: Any) -> Any:
@@ -58,7 +58,7 @@ class Replica(Client):
 
 
 class Home:
-    """An agent with a unique name, whose sessions are in the server."""
+    """An agent with a unique id and sessions in the server."""
 
     def __init__(self, server: StoreServer, kind: str) -> None:
         self.server = server
@@ -66,7 +66,7 @@ class Home:
         self.agent_id = f"agent-{uuid4().hex[:8]}"
 
     def declaration(self, seconds: int = 30) -> dict[str, Any]:
-        """Return the front matter of the collection; `seconds` limits a call of the store."""
+        """Return the front matter of the collection; `seconds` limits a store call."""
         return {
             "spec_version": "1.2",
             "collection_id": "sessions",
@@ -79,7 +79,7 @@ class Home:
         }
 
     def store(self, settings: Settings = SETTINGS) -> DurableStore:
-        """Open the store, as another process does."""
+        """Open the store like another process."""
         declaration = self.declaration(settings.store_timeout_seconds)
         collection = Collection.model_validate(declaration)
         return DeclaredStore(collection, self.agent_id, settings, Secrets(settings))
@@ -90,11 +90,11 @@ class Home:
         return Replica(script, options, self.store(options), is_writable)
 
     def read_snapshot(self) -> Any:
-        """Return the snapshot of session s that the server has."""
+        """Return the server's snapshot of session s."""
         return json.loads(self.server.read("s", self.agent_id))
 
     def overwrite_snapshot(self, snapshot: Any) -> None:
-        """Replace the snapshot of session s in the server."""
+        """Replace the server's snapshot of session s."""
         self.server.overwrite("s", self.agent_id, json.dumps(snapshot).encode())
 
 
@@ -155,7 +155,7 @@ async def test_a_save_replaces_only_the_expected_revision(home: Home) -> None:
         await store.save("s", snapshot(3), None)
 
 
-async def test_a_save_does_not_bring_an_ended_session_back(home: Home) -> None:
+async def test_a_save_does_not_restore_an_ended_session(home: Home) -> None:
     store = home.store()
     revision = await store.save("s", snapshot(1), None)
     await store.end("s")
@@ -163,7 +163,7 @@ async def test_a_save_does_not_bring_an_ended_session_back(home: Home) -> None:
         await store.save("s", snapshot(2), revision)
 
 
-async def test_of_saves_at_the_same_time_one_succeeds(home: Home) -> None:
+async def test_only_one_concurrent_save_succeeds(home: Home) -> None:
     stores = [home.store(), home.store()] * 3
     saves = [store.save("s", snapshot(turn), None) for turn, store in enumerate(stores)]
     results = await asyncio.gather(*saves, return_exceptions=True)
@@ -181,7 +181,7 @@ async def save_three_checkpoints(store: DurableStore) -> str | None:
     return revision
 
 
-async def test_checkpoints_are_kept(home: Home) -> None:
+async def test_a_store_keeps_the_last_checkpoints(home: Home) -> None:
     store = home.store(replace(SETTINGS, checkpoints=2))
     await save_three_checkpoints(store)
     assert (await store.checkpoints("s"))[-2:] == CHECKPOINT_IDS[1:]
@@ -190,7 +190,7 @@ async def test_checkpoints_are_kept(home: Home) -> None:
     assert turn_in(second) == 2
 
 
-async def test_a_quarantined_snapshot_stays_beside_new_ones(home: Home) -> None:
+async def test_a_new_snapshot_does_not_replace_a_quarantined_snapshot(home: Home) -> None:
     store = home.store()
     revision = await store.save("s", snapshot(1), None)
     name = await store.quarantine("s", revision)
@@ -200,7 +200,7 @@ async def test_a_quarantined_snapshot_stays_beside_new_ones(home: Home) -> None:
     assert await store.quarantined("s") == [name]
 
 
-async def test_the_end_of_a_session_deletes_all_of_it(home: Home) -> None:
+async def test_end_deletes_all_data_of_a_session(home: Home) -> None:
     store = home.store(replace(SETTINGS, checkpoints=2))
     revision = await save_three_checkpoints(store)
     await store.quarantine("s", revision)
@@ -212,7 +212,7 @@ async def test_the_end_of_a_session_deletes_all_of_it(home: Home) -> None:
     assert await store.quarantined("s") == []
 
 
-async def test_sessions_are_listed_if_the_store_can(home: Home) -> None:
+async def test_a_store_lists_its_sessions_if_it_supports_lists(home: Home) -> None:
     store = home.store()
     await store.save("s", snapshot(1), None)
     if home.server.is_listing:
@@ -223,7 +223,7 @@ async def test_sessions_are_listed_if_the_store_can(home: Home) -> None:
 
 
 async def errors_of_check(home: Home, store: DurableStore) -> list[str]:
-    """Return the messages of the errors that `check --connect` finds in a store."""
+    """Return the error messages of `check --connect` for a store."""
     collection = Collection.model_validate(home.declaration())
     findings = [finding async for finding in check_store(store, collection, is_writable=True)]
     return [finding["message"] for finding in findings if finding["severity"] == "error"]
@@ -243,12 +243,12 @@ async def test_a_check_reports_a_store_that_changes_sessions(
     load = store.load
 
     async def load_without_turn(*values: Any) -> Any:
-        found = await load(*values)
-        return found and replace(found, snapshot=found.snapshot.replace(b'"turn"', b'"t"'))
+        stored = await load(*values)
+        return stored and replace(stored, snapshot=stored.snapshot.replace(b'"turn"', b'"t"'))
 
     monkeypatch.setattr(store, "load", load_without_turn)
     assert await errors_of_check(home, store) == [
-        "A session that was saved comes back changed or without: app_data.turn."
+        "A saved session comes back with changed or missing fields: app_data.turn."
     ]
 
 
@@ -267,7 +267,7 @@ async def test_a_session_continues_after_a_restart(home: Home) -> None:
     assert restarted.model.requests == [["user: One", "assistant: one", "user: Two"]]
 
 
-async def test_a_session_that_one_process_ends_is_new_in_all(home: Home) -> None:
+async def test_a_session_ended_by_one_process_starts_new_in_all(home: Home) -> None:
     first, second = home.replica(), home.replica()
     await first.say(session="s")
     assert (await second.end("s")).status == 200
@@ -275,7 +275,7 @@ async def test_a_session_that_one_process_ends_is_new_in_all(home: Home) -> None
     assert (await second.say(session="s")).turn == 2
 
 
-async def test_an_expired_session_is_new(home: Home) -> None:
+async def test_an_expired_session_starts_new(home: Home) -> None:
     replica = home.replica()
     await replica.say(session="s")
     if not home.server.expire("s", home.agent_id):
@@ -283,7 +283,7 @@ async def test_an_expired_session_is_new(home: Home) -> None:
     assert (await replica.say(session="s")).turn == 1
 
 
-async def test_a_turn_is_refused_if_another_process_was_faster(home: Home) -> None:
+async def test_a_turn_conflicts_if_another_process_continued_the_session(home: Home) -> None:
     slow, fast = home.replica(Reply("one")), home.replica()
     await slow.say("One", session="s")
     slow.before_next("save", lambda: fast.say("Two", session="s"))
@@ -298,7 +298,7 @@ async def test_a_turn_is_refused_if_another_process_was_faster(home: Home) -> No
     ]
 
 
-async def test_a_turn_is_refused_if_another_process_has_ended_the_session(home: Home) -> None:
+async def test_a_turn_conflicts_if_another_process_ended_the_session(home: Home) -> None:
     slow, fast = home.replica(), home.replica()
     await slow.say("One", session="s")
     slow.before_next("save", lambda: fast.end("s"))
@@ -313,7 +313,7 @@ LAST_TURN = {"actor": None, "key": None, "reply": ""}
 @pytest.mark.parametrize(
     "damage",
     [
-        pytest.param({"data": {"messages": ["x"]}}, id="a message that is no object"),
+        pytest.param({"data": {"messages": ["x"]}}, id="a message that is not an object"),
         pytest.param({"app_data": {**LAST_TURN, "turn": -1}}, id="a turn before the first"),
         pytest.param(
             {"app_data": {**LAST_TURN, "turn": 1, "turns": [{"at": 9, "key": None}]}},
@@ -331,7 +331,7 @@ async def test_no_turn_continues_a_damaged_session(damage: dict[str, Any], home:
     assert (await replica.say(session="s")).turn == 1
 
 
-async def test_a_session_of_a_newer_format_is_refused_and_stays(home: Home) -> None:
+async def test_a_session_of_a_newer_format_is_rejected_and_unchanged(home: Home) -> None:
     replica = home.replica()
     await replica.say(session="s")
     newer = {**home.read_snapshot(), "schema_version": "2.0"}
@@ -341,7 +341,7 @@ async def test_a_session_of_a_newer_format_is_refused_and_stays(home: Home) -> N
     assert home.read_snapshot() == newer
 
 
-async def test_an_unreadable_response_of_the_store_is_read_again(home: Home) -> None:
+async def test_an_unreadable_response_causes_a_second_read(home: Home) -> None:
     await home.replica().say(session="s")
     replica = home.replica()
     load = replica.store.load
@@ -354,7 +354,7 @@ async def test_an_unreadable_response_of_the_store_is_read_again(home: Home) -> 
     assert (await replica.say(session="s")).turn == 2
 
 
-async def test_a_session_that_is_too_large_loses_its_oldest_turns(home: Home) -> None:
+async def test_an_oversized_session_loses_its_oldest_turns(home: Home) -> None:
     replica = home.replica(Reply("a" * 3000), Reply("two"))
     await replica.say("One", session="s")
     await replica.say("Two", session="s")
@@ -364,7 +364,7 @@ async def test_a_session_that_is_too_large_loses_its_oldest_turns(home: Home) ->
 
 
 def use_port(home: Home, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Point the store to a port of this machine."""
+    """Connect the store to a port of this machine."""
     for name, value in home.server.environment(port).items():
         monkeypatch.setenv(name, value)
 
@@ -394,7 +394,7 @@ async def test_a_turn_fails_if_the_store_does_not_answer(
 
 
 def lose_saves(replica: Replica, *, are_saved: bool) -> Callable[[], None]:
-    """Let the store lose its responses, or its requests; return the function that mends it."""
+    """Make saves lose their responses or requests; return a function that restores saves."""
     save = replica.store.save
 
     async def fail(*values: Any) -> None:
@@ -402,36 +402,36 @@ def lose_saves(replica: Replica, *, are_saved: bool) -> Callable[[], None]:
             await save(*values)
         raise StoreUnavailable("no answer")
 
-    def mend() -> None:
+    def restore() -> None:
         replica.store.save = save
 
     replica.store.save = fail
-    return mend
+    return restore
 
 
-async def test_a_save_whose_response_is_lost_is_detected(home: Home) -> None:
+async def test_a_save_with_a_lost_response_is_detected(home: Home) -> None:
     replica = home.replica(Reply("one"), Reply("two"), checkpoints=9)
     await replica.say("One", session="s")
-    mend = lose_saves(replica, are_saved=True)
+    restore = lose_saves(replica, are_saved=True)
     assert (await replica.say("Two", session="s", key="k")).turn == 2
-    mend()
+    restore()
     assert (await replica.say("Two", session="s", key="k")).turn == 2
     assert (await replica.say("Three", session="s")).turn == 3
     assert len(await replica.store.checkpoints("s")) == 3
 
 
-async def test_a_save_whose_request_is_lost_can_be_repeated(home: Home) -> None:
+async def test_a_save_with_a_lost_request_can_be_retried(home: Home) -> None:
     replica = home.replica(Reply("one"), Reply("two"), checkpoints=9)
     await replica.say("One", session="s")
-    mend = lose_saves(replica, are_saved=False)
+    restore = lose_saves(replica, are_saved=False)
     assert (await replica.say("Two", session="s", key="k")).error == "store_unavailable"
-    mend()
+    restore()
     assert (await replica.say("Two", session="s", key="k")).turn == 2
     assert (await replica.say("Three", session="s")).turn == 3
     assert len(await replica.store.checkpoints("s")) == 3
 
 
-async def test_turns_of_a_read_only_store_stay_in_the_process(home: Home) -> None:
+async def test_turns_with_a_read_only_store_stay_in_the_process(home: Home) -> None:
     await home.replica().say(session="s")
     replica = home.replica(is_writable=False)
     assert (await replica.say(session="s")).turn == 2
@@ -439,7 +439,7 @@ async def test_turns_of_a_read_only_store_stay_in_the_process(home: Home) -> Non
     assert (await home.replica().say(session="s")).turn == 2
 
 
-async def test_a_session_of_a_read_only_store_ends_only_in_the_process(home: Home) -> None:
+async def test_a_session_in_a_read_only_store_ends_only_in_the_process(home: Home) -> None:
     await home.replica().say(session="s")
     replica = home.replica(is_writable=False)
     assert (await replica.end("s")).status == 200
@@ -450,9 +450,7 @@ async def test_a_session_of_a_read_only_store_ends_only_in_the_process(home: Hom
 
 
 @pytest.mark.parametrize("is_writable", [True, False])
-async def test_an_actor_gets_a_list_of_own_sessions_and_their_turns(
-    is_writable: bool, home: Home
-) -> None:
+async def test_an_actor_lists_own_sessions_and_their_turns(is_writable: bool, home: Home) -> None:
     replica = home.replica(Reply("A."), Reply("B."), Reply("C."), is_writable=is_writable)
     await replica.say("One.", session="first", actor="ada")
     await replica.say("Two.", session="first", actor="ada")
@@ -473,7 +471,7 @@ async def test_an_actor_gets_a_list_of_own_sessions_and_their_turns(
     assert await sessions.list("ada") == []
 
 
-async def test_the_actor_of_a_session_is_found(home: Home) -> None:
+async def test_owner_of_returns_the_actor_of_a_session(home: Home) -> None:
     replica = home.replica()
     await replica.say(session="first", actor="ada")
     await replica.say(session="second", actor="bob")
@@ -486,7 +484,7 @@ async def test_the_actor_of_a_session_is_found(home: Home) -> None:
 
 @pytest.fixture
 def project(home: Home, apart: Path) -> None:
-    """Run a test in a project whose store has session s, with two turns and their checkpoints."""
+    """Run the test in a project with a stored session s: two turns and their checkpoints."""
     memory = {
         "mode": "user",
         "read_collections": ["sessions"],
@@ -508,7 +506,7 @@ def write_fields(path: Path, fields: dict[str, Any]) -> None:
 
 
 async def say_three_prompts(home: Home) -> None:
-    """Run a turn, one that is too large for the store, and another one."""
+    """Commit two turns; a turn between them is too large for the store."""
     replica = home.replica(Reply("one"), Reply("x" * 9000), checkpoints=9)
     assert (await replica.say(session="s")).turn == 1
     assert (await replica.say(session="s")).error == "session_too_large"
@@ -549,7 +547,7 @@ def test_restore_returns_to_a_checkpoint() -> None:
 
 
 @pytest.mark.usefixtures("project")
-def test_commands_about_all_sessions_need_a_store_that_lists_them(home: Home) -> None:
+def test_commands_for_all_sessions_need_a_store_that_lists_them(home: Home) -> None:
     expected = 0 if home.server.is_listing else 1
     assert sessions("list").exit_code == expected
     assert sessions("end", "--actor", "ada").exit_code == expected

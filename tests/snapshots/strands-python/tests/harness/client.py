@@ -1,4 +1,4 @@
-"""A client of the agent's server, without a network."""
+"""A test client of the agent's server, without a network."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ PATIENCE_SECONDS = 30
 
 
 class WithoutOwn:
-    """In place of `own_capabilities`, whose capabilities may need settings or refuse turns."""
+    """Replaces `own_capabilities`, which may need settings or reject turns."""
 
     @dataclass(frozen=True)
     class OwnSettings(CoreSettings):
@@ -72,7 +72,7 @@ class Response:
 
 
 class Request:
-    """A request that is being answered."""
+    """A pending request."""
 
     def __init__(self, app: ASGIApp, scope: dict[str, Any], body: bytes) -> None:
         self._body: bytes | None = body
@@ -84,7 +84,7 @@ class Request:
         self._task = asyncio.create_task(self._run(app, scope))
 
     def leave(self) -> None:
-        """Close the connection, as a client does that does not wait for the response."""
+        """Disconnect before the response."""
         self._has_left.set()
 
     async def response(self) -> Response:
@@ -120,9 +120,9 @@ class Request:
 
 
 class Client:
-    """A client of a server whose model plays a script.
+    """A client of a server with a scripted model.
 
-    The server has no capabilities of `own_capabilities`; that of `open_client` has.
+    The server lacks your capabilities; use `open_client` to include them.
     """
 
     def __init__(self, *script: Answer, runtime: Runtime | None = None, **settings: Any) -> None:
@@ -140,14 +140,14 @@ class Client:
         headers: Mapping[str, str] | None = None,
         **fields: object,
     ) -> Request:
-        """Send a prompt, and return without the response."""
+        """Send a prompt and return the pending request."""
         values = {SESSION: session, ACTOR: actor, KEY: key}
         given = {name: value for name, value in values.items() if value}
         body = json.dumps({"prompt": prompt, **fields}).encode()
         return self.send("POST", "/invocations", {**given, **(headers or {})}, body)
 
     async def say(self, prompt: str = "Hello", **options: Any) -> Response:
-        """Send a prompt with the options of `start`, and return the response."""
+        """Send a prompt with the options of `start` and return the response."""
         return await self.start(prompt, **options).response()
 
     async def post(
@@ -158,13 +158,13 @@ class Client:
         session: str = "",
         headers: Mapping[str, str] | None = None,
     ) -> Response:
-        """Send JSON, or bytes as they are, and return the response."""
+        """Send JSON or unchanged bytes, and return the response."""
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         given = {SESSION: session} if session else {}
         return await self.send("POST", path, {**given, **(headers or {})}, content).response()
 
     async def get(self, path: str, *, headers: Mapping[str, str] | None = None) -> Response:
-        """Send a GET request, and return the response."""
+        """Send a GET request and return the response."""
         return await self.send("GET", path, headers or {}).response()
 
     async def end(self, session: str, *, actor: str = "") -> Response:
@@ -175,7 +175,7 @@ class Client:
     def send(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
     ) -> Request:
-        """Send a request, and return without the response."""
+        """Send a request and return the pending request."""
         path, _, query = path.partition("?")
         scope = {
             "type": "http",
@@ -188,16 +188,16 @@ class Client:
 
 
 def make_runtime(**values: Any) -> Runtime:
-    """Return a runtime without the capabilities of `own_capabilities`."""
+    """Return a runtime without your capabilities."""
     settings = app.settings_class(**values)
     return Runtime(settings, app.load(), app.make_capabilities(settings))
 
 
 @asynccontextmanager
 async def open_client(*script: Answer, **values: Any) -> AsyncIterator[Client]:
-    """Yield a client of a server with the capabilities of `own_capabilities`, which it opens.
+    """Yield a client of a server with your capabilities, opened.
 
-    Settings come from the environment, then from `values`.
+    `values` override settings from the environment.
     """
     settings, findings = own_app.read_settings()
     runtime = start_runtime(own_app, replace(settings, **values), findings)
@@ -209,5 +209,5 @@ async def open_client(*script: Answer, **values: Any) -> AsyncIterator[Client]:
 
 
 def run(*words: str, **options: Any) -> Result:
-    """Run a command of the agent, with the options of `CliRunner.invoke`."""
+    """Run a command of the agent with the options of `CliRunner.invoke`."""
     return CliRunner().invoke(cli, words, **options)

@@ -1,4 +1,4 @@
-"""A model that plays a script."""
+"""A scripted model."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ STOP_REASONS = {"length": "max_tokens", "filter": "content_filtered", "cut": ""}
 
 
 class ScriptedModel(OfflineModel):
-    """Plays the next answer of the script for each request, and replies "ok" after the last.
+    """Sends the next answer of the script per request; after the last, replies "ok".
 
     `requests` has the messages of each request, such as ["user: Hi", "assistant: Hello"].
     """
@@ -23,7 +23,7 @@ class ScriptedModel(OfflineModel):
     async def stream(self, messages: Any, *_: Any, **__: Any) -> Any:
         self.requests.append(lines_of(messages))
         steps = steps_of(self.script.pop(0) if self.script else Reply("ok"))
-        # An error in the first step comes before any event.
+        # An error in the first step precedes all events.
         if not (steps and isinstance(steps[0], Fail)):
             yield {"messageStart": {"role": "assistant"}}
         stop_reason = "end_turn"

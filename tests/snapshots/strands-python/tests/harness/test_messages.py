@@ -1,4 +1,4 @@
-"""Answers of a model are repaired before their tools run and before they are stored."""
+"""A model's answers are repaired before their calls run, and checked before the commit."""
 
 import json
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ from my_agent.harness.messages import (
 )
 from my_agent.harness.settings import CoreSettings
 from my_agent.harness.tool_schemas import (
-    REFUSED,
+    INVALID_ARGUMENTS,
     parse_arguments,
 )
 
@@ -46,7 +46,7 @@ def count_all(text: str, tool_context: ToolContext) -> str:
 
 @pytest.fixture(autouse=True)
 def tools() -> Iterator[None]:
-    """Let the agent have the tools of this module."""
+    """Give the agent the tools of this module."""
     with patch.object(
         agent,
         "TOOLS",
@@ -56,7 +56,7 @@ def tools() -> Iterator[None]:
 
 
 async def messages_after(client: Client) -> list[Any]:
-    """Run a turn, and return the messages that its session holds."""
+    """Run a turn and return the messages of its session."""
     response = await client.say("Count.", session="s")
     assert response.reply == "Done."
     session = await client.runtime.sessions.read("s", None)
@@ -80,14 +80,14 @@ async def messages_after(client: Client) -> list[Any]:
         pytest.param('{"text": ' + "[" * 1200 + "]" * 1200 + "}", id="too many levels"),
     ],
 )
-async def test_a_call_does_not_run_unless_its_arguments_are_one_object(
+async def test_a_call_with_invalid_arguments_does_not_run(
     arguments: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     messages = await messages_after(Client(ToolCall("word_count", arguments), Reply("Done.")))
     assert messages[1]["content"][0]["toolUse"]["input"] == {}
     result = messages[2]["content"][0]["toolResult"]
     assert result["status"] == "error"
-    assert result["content"] == [{"text": REFUSED + arguments[:200]}]
+    assert result["content"] == [{"text": INVALID_ARGUMENTS + arguments[:200]}]
     warnings = [record.message for record in caplog.records if record.name.startswith("my_agent")]
     assert warnings[0] == "tool word_count: arguments are not one JSON object"
 
@@ -108,7 +108,7 @@ def test_a_lone_surrogate_in_arguments_is_replaced() -> None:
     "id",
     [
         pytest.param("", id="empty"),
-        pytest.param("functions.word_count:0", id="with other characters"),
+        pytest.param("functions.word_count:0", id="other characters"),
         pytest.param("a" * 41, id="too long"),
         pytest.param("1", id="used before"),
     ],
@@ -132,25 +132,25 @@ async def test_an_invalid_name_does_not_become_the_name_of_a_tool() -> None:
     assert result["content"] == [{"text": "Unknown tool: word_count"}]
 
 
-async def test_a_tool_that_calls_another_does_not_wait_for_itself() -> None:
+async def test_a_nested_tool_call_does_not_block() -> None:
     call = ToolCall("count_all", {"text": "a b"})
     client = Client(call, Reply("Done."), max_tools_at_once=1, turn_timeout_seconds=5)
     messages = await messages_after(client)
     assert messages[2]["content"][0]["toolResult"]["content"] == [{"text": "2"}]
 
 
-def test_an_approval_is_for_one_whole_id() -> None:
+def test_an_approval_matches_the_whole_id() -> None:
     assert call_of("v1:before_tool_call:A:0-1") == "A"
     assert call_of("v1:tool_call:z:A:0-1") == "z:A"
 
 
 def user(*content: Any) -> Any:
-    """Return a message of the user, whose content is texts and other blocks."""
+    """Return a user message of texts and other blocks."""
     return {"role": "user", "content": blocks_of(content)}
 
 
 def assistant(*content: Any) -> Any:
-    """Return a message of the assistant, whose content is texts and other blocks."""
+    """Return an assistant's message of texts and other blocks."""
     return {"role": "assistant", "content": blocks_of(content)}
 
 
@@ -166,7 +166,7 @@ def result(id: str) -> Any:
     return {"toolResult": {"toolUseId": id, "status": "success", "content": [{"text": "1"}]}}
 
 
-def test_reasoning_goes_back_only_to_the_model_that_wrote_it() -> None:
+def test_reasoning_returns_only_to_its_model() -> None:
     reasoning = {"reasoningContent": {"redactedContent": b"x"}}
     answer = assistant(reasoning, call("1"))
     answer["metadata"] = {"custom": {"producer": "Model a"}}
@@ -175,13 +175,13 @@ def test_reasoning_goes_back_only_to_the_model_that_wrote_it() -> None:
     assert to_send(messages, "Model b")[1]["content"] == [call("1")]
 
 
-def test_reasoning_of_an_unknown_model_is_left_out() -> None:
+def test_reasoning_of_an_unknown_model_is_dropped() -> None:
     reasoning = {"reasoningContent": {"redactedContent": b"x"}}
-    messages = [user("Hi."), assistant(reasoning, call("1"))]  # as an older version stored it
+    messages = [user("Hi."), assistant(reasoning, call("1"))]  # stored by an older version
     assert to_send(messages, "Model a")[1]["content"] == [call("1")]
 
 
-def test_messages_of_an_older_version_are_sent_in_a_valid_form() -> None:
+def test_messages_of_an_older_version_become_valid() -> None:
     messages = [
         user("Hi."),
         assistant(" ", call("a:1"), call("a:1")),
@@ -194,7 +194,7 @@ def test_messages_of_an_older_version_are_sent_in_a_valid_form() -> None:
     check_messages(sent)
     assert len(sent) == 4
     assert len(sent[1]["content"]) == 2
-    assert to_send(messages, "") == sent  # so that the cache of a provider serves it
+    assert to_send(messages, "") == sent  # for the provider's cache
 
 
 @pytest.mark.parametrize(
@@ -214,12 +214,12 @@ def test_messages_of_an_older_version_are_sent_in_a_valid_form() -> None:
         ),
     ],
 )
-def test_a_turn_fails_if_a_provider_would_refuse_its_messages(messages: list[Any]) -> None:
+def test_invalid_messages_fail_the_turn(messages: list[Any]) -> None:
     with pytest.raises(AgentError):
         check_messages(messages)
 
 
-def test_a_copy_shares_nothing_that_can_change() -> None:
+def test_a_copy_shares_no_mutable_values() -> None:
     messages = Messages([{"content": [{"text": "Hi."}], "other": bytearray(b"a")}])
     copy = deepcopy(messages)
     assert copy == messages
@@ -230,12 +230,12 @@ def test_a_copy_shares_nothing_that_can_change() -> None:
     assert messages == [{"content": [{"text": "Hi."}], "other": bytearray(b"a")}]
 
 
-def test_a_span_that_is_not_recorded_serializes_no_messages() -> None:
+def test_an_unrecorded_span_serializes_no_messages() -> None:
     unreadable: Any = [None]
     assert not get_tracer().start_model_invoke_span(unreadable).is_recording()
 
 
-def test_another_block_stays_among_results() -> None:
+def test_other_blocks_stay_among_results() -> None:
     agent = Agent(model=ScriptedModel([]))
     repairs = Repairs(agent, CoreSettings(), Mock())
     tool_result: Any = {"toolUseId": "1", "status": "success", "content": [{"text": "a\ud800"}]}

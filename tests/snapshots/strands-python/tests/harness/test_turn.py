@@ -1,4 +1,4 @@
-"""A turn is a transaction: it is committed whole, or the session stays unchanged."""
+"""A turn is a transaction: it commits, or the session stays unchanged."""
 
 import asyncio
 
@@ -12,9 +12,9 @@ COUNT = ToolCall("word_count", {"text": "a b"})
 
 
 async def assert_unchanged(client: Client) -> None:
-    """Assert that a first turn in session s, with key k, has left no trace."""
+    """Assert that a first turn in session s with key k changed nothing."""
     client.model.script = []
-    # Another actor can have the session, and the key repeats nothing.
+    # The session has no owner, and the key repeats nothing.
     repeated = await client.say("Again", session="s", actor="ada", key="k")
     assert repeated.turn == 1
     await client.say("More", session="s", actor="ada")
@@ -25,7 +25,7 @@ async def assert_unchanged(client: Client) -> None:
     ("answer", "error"),
     [
         pytest.param([Reply("half"), Fail(ValueError("secret"))], "model_failed", id="failure"),
-        pytest.param([Reply("half"), Stop("cut")], "model_failed", id="stream that breaks off"),
+        pytest.param([Reply("half"), Stop("cut")], "model_failed", id="cut stream"),
         pytest.param(Reply(" \n\u2003\ufeff"), "empty_reply", id="blank reply"),
         pytest.param([Reply("half"), Stop("length")], "reply_incomplete", id="length limit"),
         pytest.param([Reply("half"), Stop("filter")], "reply_incomplete", id="content filter"),
@@ -45,7 +45,7 @@ async def test_a_turn_with_too_many_tool_calls_leaves_the_session_unchanged() ->
     await assert_unchanged(client)
 
 
-async def test_a_turn_that_takes_too_long_leaves_the_session_unchanged() -> None:
+async def test_a_timed_out_turn_leaves_the_session_unchanged() -> None:
     never = asyncio.Event()
     client = Client(COUNT, [Reply("half"), Wait(never)], turn_timeout_seconds=0.5)
     failed = await client.say(session="s", key="k")
@@ -53,7 +53,7 @@ async def test_a_turn_that_takes_too_long_leaves_the_session_unchanged() -> None
     await assert_unchanged(client)
 
 
-async def test_a_turn_whose_client_leaves_is_cancelled() -> None:
+async def test_a_disconnect_cancels_the_turn() -> None:
     answer = Wait(asyncio.Event())
     client = Client([Reply("half"), answer])
     request = client.start(session="s", key="k")
@@ -63,7 +63,7 @@ async def test_a_turn_whose_client_leaves_is_cancelled() -> None:
     await assert_unchanged(client)
 
 
-async def test_turns_of_a_session_run_one_after_the_other() -> None:
+async def test_turns_of_a_session_run_in_sequence() -> None:
     first_answer = Wait(asyncio.Event())
     client = Client([first_answer, Reply("one")])
     first = client.start("First", session="s")
@@ -88,7 +88,7 @@ async def test_turns_of_a_session_run_one_after_the_other() -> None:
     ]
 
 
-async def test_a_full_queue_refuses_a_turn() -> None:
+async def test_a_full_queue_rejects_a_turn() -> None:
     answer = Wait(asyncio.Event())
     client = Client([answer, Reply("one")], session_queue=1)
     running = client.start(session="s")
@@ -101,7 +101,7 @@ async def test_a_full_queue_refuses_a_turn() -> None:
     assert (await waiting.response()).turn == 2
 
 
-async def test_a_client_that_leaves_the_queue_makes_room() -> None:
+async def test_a_disconnect_frees_a_place_in_the_queue() -> None:
     answer = Wait(asyncio.Event())
     client = Client([answer, Reply("one")], session_queue=1)
     running = client.start("First", session="s")
@@ -119,7 +119,7 @@ async def test_a_client_that_leaves_the_queue_makes_room() -> None:
     assert not client.runtime.sessions._locks
 
 
-async def test_the_time_in_the_queue_does_not_count() -> None:
+async def test_the_time_limit_excludes_the_queue() -> None:
     answer = Wait(asyncio.Event())
     client = Client(answer, turn_timeout_seconds=0.5)
     slow = client.start(session="s")
@@ -129,7 +129,7 @@ async def test_the_time_in_the_queue_does_not_count() -> None:
     assert (await waiting.response()).turn == 1
 
 
-async def test_the_least_recently_used_session_is_forgotten() -> None:
+async def test_the_least_recently_used_session_is_dropped() -> None:
     client = Client(session_capacity=2)
     await client.say(session="first")
     await client.say(session="second")
@@ -139,7 +139,7 @@ async def test_the_least_recently_used_session_is_forgotten() -> None:
     assert (await client.say(session="second")).turn == 1
 
 
-async def test_an_idle_session_is_forgotten() -> None:
+async def test_an_idle_session_is_dropped() -> None:
     now = 0.0
     client = Client(session_idle_seconds=60)
     client.runtime.sessions.store = InProcess(client.runtime.settings, timer=lambda: now)
@@ -161,7 +161,7 @@ async def test_a_repeated_turn_restarts_the_idle_time() -> None:
     assert (await client.say(session="s")).turn == 2
 
 
-async def test_a_caller_without_a_session_gets_a_new_one() -> None:
+async def test_a_request_without_a_session_creates_a_session() -> None:
     client = Client()
     first = await client.say()
     second = await client.say()
@@ -175,7 +175,7 @@ async def test_a_key_and_an_end_need_a_session() -> None:
     assert (await client.end("")).error == "invalid_request"
 
 
-async def test_actor_and_key_have_a_form() -> None:
+async def test_actor_and_key_are_validated() -> None:
     client = Client()
     assert (await client.say(session="s", actor="é", key="é")).error == "invalid_actor"
     assert (await client.say(session="s", key="é")).error == "invalid_request"
@@ -197,7 +197,7 @@ async def test_callers_without_an_actor_own_their_sessions() -> None:
     assert (await client.say(session="s")).turn == 2
 
 
-async def test_after_its_end_a_session_is_new() -> None:
+async def test_an_ended_session_starts_again() -> None:
     client = Client()
     await client.say(session="s")
     assert (await client.end("s")).body == {"session_id": "s", "ended": True}
@@ -208,7 +208,7 @@ async def test_an_unknown_session_can_be_ended() -> None:
     assert (await Client().end("unknown")).status == 200
 
 
-async def test_a_key_repeats_its_turn() -> None:
+async def test_a_repeated_key_returns_its_turn() -> None:
     client = Client()
     assert (await client.say(session="s")).turn == 1
     assert (await client.say(session="s")).turn == 2
@@ -222,7 +222,7 @@ async def test_a_key_repeats_its_turn() -> None:
 
 
 def client_with_plain_history(*script: Answer) -> Client:
-    """Return a client whose history has at most 8 messages, and no capability shortens it."""
+    """Return a client with a limit of 8 messages, without hooks of capabilities."""
     client = Client(*script, history_messages=8)
     client.runtime.sessions.hooks = ()
     return client
@@ -232,7 +232,7 @@ async def test_a_long_history_is_cut_to_half() -> None:
     client = client_with_plain_history(*[Reply(f"reply {n}") for n in range(1, 7)])
     for number in range(1, 7):
         await client.say(f"prompt {number}", session="s")
-    assert len(client.model.requests[4]) == 9  # four turns, and the prompt of the fifth
+    assert len(client.model.requests[4]) == 9  # four turns and the fifth prompt
     assert client.model.requests[5] == [
         "user: prompt 4",
         "assistant: reply 4",

@@ -1,4 +1,4 @@
-// The capabilities of the answers, with their settings and commands.
+// The settings, commands and capabilities that your answers enabled, in order.
 
 import type { CapabilityClass, Command, Option } from './capability.ts'
 import { APPROVAL_SETTINGS } from './approval/settings.ts'
@@ -8,25 +8,25 @@ export const PROJECT = 'my-agent'
 
 /** The settings of the capabilities. */
 export const SETTINGS = {
-  // If a name occurs twice, the later group wins.
+  // Later groups win name conflicts.
   ...APPROVAL_SETTINGS,
 }
 export type Settings = CoreSettings & SettingsOf<typeof SETTINGS>
 
-/** Options of commands, each of which sets a variable: to 1, or to the value that it takes. */
+/** Command options; each sets a variable to 1 or to its value. */
 export const OPTIONS: Record<'check' | 'serve', Record<string, Option>> = {
   check: {},
   serve: {},
 }
 
 export const COMMANDS: Record<string, Command<Settings>> = {
-  // Each module is loaded when its command runs.
+  // A command imports its module when it runs.
 }
 
-/** Return the classes of the capabilities; each is made with those before it. */
+/** Import and return the capability classes. A late import keeps `--help` fast. */
 export async function loadClasses(): Promise<CapabilityClass[]> {
   return [
-    // The first is closed last.
+    // The first capability closes last.
     (await import('./approval/capability.ts')).Approval,
   ]
 }

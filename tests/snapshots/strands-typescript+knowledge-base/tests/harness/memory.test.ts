@@ -1,4 +1,4 @@
-// Long-term memory: a file stands in for the service.
+// Long-term memory in a local file: recall, recording, erasure and IAM policies.
 
 import assert from 'node:assert/strict'
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -56,7 +56,7 @@ const NOTES = {
 const MEMORY = { mode: 'user', read_collections: ['notes'], write_collections: ['notes'] }
 const ALICE = { actor: 'alice', sessionId: 'first', projectId: 'apollo' }
 
-/** Each test is in a folder of its own, in which an agent has the collection `notes`. */
+/** Run each test in its own folder, where an agent has the collection `notes`. */
 beforeEach(() => {
   process.chdir(mkdtempSync(join(tmpdir(), 'memory-')))
   declare('collections/notes.collection.md', NOTES)
@@ -97,7 +97,7 @@ class Agent {
     })
   }
 
-  /** Say something, and return the response as soon as the turn is recorded. */
+  /** Run a turn, and return the response when the turn is recorded. */
   async say(prompt: string, actor: string, session = 'first'): Promise<AgentResponse> {
     const response = await this.client.say(prompt, { session: `${session}-${actor}`, actor })
     await until(() => !this.longTerm.isBusy())
@@ -105,7 +105,7 @@ class Agent {
   }
 }
 
-/** Return an agent that the offline model answers. */
+/** Return an agent with the echo model. */
 function makeOfflineAgent(settings: Partial<Settings> = {}): Agent {
   const agent = new Agent([], settings)
   agent.client.runtime.model = new OfflineModel()
@@ -113,7 +113,7 @@ function makeOfflineAgent(settings: Partial<Settings> = {}): Agent {
 }
 
 describe('recall', () => {
-  test('shows a model what was said in another session, escaped', async () => {
+  test('shows a model the escaped texts of another session', async () => {
     const agent = new Agent([reply('Hello.'), reply('Miso.')])
     await agent.say(MISO, 'alice', 'first')
     const response = await agent.say(QUESTION, 'alice', 'second')
@@ -124,7 +124,7 @@ describe('recall', () => {
     assert.equal(shown, `${QUESTION}\n\n${SHOWN}`)
   })
 
-  test('is for the turn alone: no session holds it', async () => {
+  test('does not become part of the session', async () => {
     const count = toolCall('word_count', { text: 'a b' })
     const agent = new Agent([reply('Hello.'), count, reply('Miso.'), reply('Bye.')])
     await agent.say(MISO, 'alice', 'first')
@@ -136,7 +136,7 @@ describe('recall', () => {
     assert.doesNotMatch(stored!.snapshot, /memory>/)
   })
 
-  test('works offline, and for the actor alone', async () => {
+  test('works offline, only for its actor', async () => {
     const agent = makeOfflineAgent()
     const now = `${OFFLINE} Now you said: "${QUESTION}"`
     await agent.say(MISO, 'alice', 'first')
@@ -148,7 +148,7 @@ describe('recall', () => {
     assert.match(contacts.join(), /in \.memory\/notes\.jsonl, until/)
   })
 
-  test('is left out of a turn when the memory is late', async (context) => {
+  test('is skipped when the memory is late', async (context) => {
     const log = captureLog(context)
     const clock = new Clock(context)
     const forever = () => new Promise<never>(() => {})
@@ -162,7 +162,7 @@ describe('recall', () => {
     assert.doesNotMatch(log.join('\n'), /private/)
   })
 
-  test('is left out of a turn when the memory fails', async (context) => {
+  test('is skipped when the memory fails', async (context) => {
     const log = captureLog(context)
     const retrieve = context.mock.method(LocalMemory.prototype, 'retrieve', () => {
       return Promise.reject(new TypeError('private'))
@@ -190,7 +190,7 @@ describe('an actor', () => {
     assert.deepEqual(agent.client.model.requests, [])
   })
 
-  test('has no slash, which separates namespaces', async () => {
+  test('with a slash is invalid', async () => {
     const agent = new Agent()
     const response = await agent.client.say('Hello!', { session: 'first', actor: 'a/b' })
     assert.equal(response.error, 'invalid_actor')
@@ -199,7 +199,7 @@ describe('an actor', () => {
 })
 
 describe('a committed turn', () => {
-  test('is recorded with what its tools added', async () => {
+  test('is recorded with the texts that its tools added', async () => {
     const agent = makeOfflineAgent({ addMemoryTool: 1 })
     const response = await agent.say('use add_memory: Alice likes tea.', 'alice')
     assert.match(response.reply!, /The tool answered/)
@@ -208,14 +208,14 @@ describe('a committed turn', () => {
     assert.equal(texts.at(-1), 'USER: Alice likes tea.')
   })
 
-  test('is found by a later one', async () => {
+  test('is found by a later turn', async () => {
     const agent = makeOfflineAgent({ addMemoryTool: 1 })
     await agent.say('use add_memory: Alice likes tea.', 'alice', 'first')
     const { reply: found } = await agent.say('use search_memory: tea', 'alice', 'second')
     assert.match(found!, /The tool answered: .*Alice likes tea\..* I remember/s)
   })
 
-  test('has the tool that adds memories only if a setting says so', async () => {
+  test('has the tool add_memory only if a setting enables it', async () => {
     const agent = makeOfflineAgent()
     await agent.say('use add_memory: Bob likes tea.', 'bob')
     assert.ok(!recorded().includes('USER: Bob likes tea.'))
@@ -241,7 +241,7 @@ describe('a failed turn', () => {
 })
 
 describe('an event', () => {
-  test('is sent again with the same token when the memory is busy', async (context) => {
+  test('is retried with the same token when the memory is busy', async (context) => {
     const clock = new Clock(context)
     const agent = new Agent([reply('Hello.')])
     const createEvent = LocalMemory.prototype.createEvent
@@ -262,7 +262,7 @@ describe('an event', () => {
     assert.deepEqual(recorded(), ['USER: Hello!', 'ASSISTANT: Hello.'])
   })
 
-  test('is given up when the memory refuses it', async (context) => {
+  test('is lost when the memory rejects it', async (context) => {
     const log = captureLog(context)
     const agent = new Agent()
     const refuse = () => Promise.reject(new MemoryRefused('invalid'))
@@ -273,7 +273,7 @@ describe('an event', () => {
     assert.match(log.join('\n'), /ERROR notes: turns not recorded: 1 \(invalid\)/)
   })
 
-  test('has texts that are split between characters, and none that is blank', () => {
+  test('has no blank texts, and splits long texts between characters', () => {
     const items = splitUtterances([
       ['USER', `${'x'.repeat(99_999)}😀y`],
       ['ASSISTANT', ' '],
@@ -295,24 +295,24 @@ describe('a queue', () => {
     attempts = 0
     done.length = 0
     return new RetryQueue<string>('notes', (waiting) => {
-      const { what } = waiting.shift()!
+      const { payload } = waiting.shift()!
       const attempt = async () => {
         attempts++
-        if (isDown || what === 'never') throw new MemoryUnavailable('down')
-        done.push(what)
+        if (isDown || payload === 'never') throw new MemoryUnavailable('down')
+        done.push(payload)
       }
       return { attempt, turns: 1 }
     })
   }
 
-  test('holds 1000 turns of an actor, and drops the oldest beyond', async (context) => {
+  test('drops the oldest turns of an actor beyond 1000', async (context) => {
     const log = captureLog(context)
     const queue = makeQueue()
-    queue.put({ ...ALICE, actor: 'bob' }, { what: 'of bob', size: 1 })
-    for (let turn = 1; turn <= 1002; turn++) queue.put(ALICE, { what: `turn ${turn}`, size: 1 })
+    queue.put({ ...ALICE, actor: 'bob' }, { payload: 'of bob', size: 1 })
+    for (let turn = 1; turn <= 1002; turn++) queue.put(ALICE, { payload: `turn ${turn}`, size: 1 })
     await until(() => attempts === 2)
     assert.match(log.join('\n'), /WARNING notes: 50 turns wait to be recorded\n.*: 100 turns wait/)
-    assert.match(log.join('\n'), /notes: turns not recorded: 1 \(too many wait\)/)
+    assert.match(log.join('\n'), /notes: turns not recorded: 1 \(the queue is full\)/)
     isDown = false
     await queue.close(20)
     assert.equal(done.length, 1001)
@@ -320,10 +320,10 @@ describe('a queue', () => {
     assert.ok(!queue.isWaiting)
   })
 
-  test('gives up what it cannot do in time at the end of the process', async (context) => {
+  test('reports turns that it cannot record before the process ends', async (context) => {
     const log = captureLog(context)
     const queue = makeQueue()
-    queue.put(ALICE, { what: 'first', size: 1 }, { what: 'never', size: 1 })
+    queue.put(ALICE, { payload: 'first', size: 1 }, { payload: 'never', size: 1 })
     await until(() => attempts === 1)
     isDown = false
     await queue.close(1)
@@ -340,13 +340,13 @@ describe('a namespace', () => {
     assert.ok(!namespace.holds('/users/alice2'))
   })
 
-  test('has known variables only, each a segment of its own', () => {
+  test('rejects unknown and ambiguous placeholders', () => {
     for (const template of ['/{other}', '/{actorId}-{sessionId}', '/']) {
       assert.throws(() => resolve(template, ALICE), RangeError)
     }
   })
 
-  test('is not filled in with a value that could name another', () => {
+  test('rejects values that could name another namespace', () => {
     for (const actor of ['a/b', '{sessionId}', '']) {
       assert.throws(() => resolve('/{actorId}', { ...ALICE, actor }), RangeError)
     }
@@ -354,7 +354,7 @@ describe('a namespace', () => {
 })
 
 describe('erasing an actor', () => {
-  test('takes nothing of others', async () => {
+  test('keeps the data of others', async () => {
     const agent = new Agent([reply('one'), reply('two'), reply('three')])
     await agent.say('I am alice.', 'alice')
     await agent.say('I am alice.', 'alice')
@@ -371,7 +371,7 @@ describe('erasing an actor', () => {
     assert.deepEqual(recorded(), ['USER: I am alice2.', 'ASSISTANT: three'])
   })
 
-  /** Return the namespaces that are erased with an actor of two sessions. */
+  /** Return the namespaces to erase for an actor with two sessions. */
   function erasedWith(actor: string, ...templates: string[]): string[] {
     const { namespaces, shared } = erasureScope(templates, { ...ALICE, actor }, ['s-1', 's-2'])
     assert.ok(namespaces.length > 0 || shared.length > 0)
@@ -393,7 +393,7 @@ describe('erasing an actor', () => {
     assert.deepEqual(paths, ['/users/users/'])
   })
 
-  test('keeps a namespace that has the name of a shared one', () => {
+  test('keeps a namespace with the name of a shared namespace', () => {
     assert.deepEqual(erasedWith('shared', '/u/{actorId}', '/u/shared/notes'), [])
   })
 
@@ -407,7 +407,7 @@ describe('erasing an actor', () => {
 })
 
 describe('the IAM policy', () => {
-  test('allows what the collections need', () => {
+  test('allows the calls of the collections', () => {
     const policy = makePolicy(loadProject('.', null)) as { Statement: { Sid: string }[] }
     const names = policy.Statement.map(({ Sid }) => Sid)
     assert.deepEqual(names, ['RecallNotes', 'RecordNotes', 'Secrets'])

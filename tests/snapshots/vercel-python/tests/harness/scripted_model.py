@@ -1,4 +1,4 @@
-"""A model that plays a script."""
+"""A scripted model."""
 
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Literal
@@ -13,14 +13,14 @@ STOP_REASONS = {"length": "length", "filter": "content_filter", "cut": ""}
 
 
 class ScriptedProvider(Offline):
-    """Plays the script of a ScriptedModel."""
+    """The provider of a ScriptedModel."""
 
     provider_class_id: Literal["scripted"] = "scripted"  # type: ignore[assignment]
 
     async def stream(self, model: Any, messages: Any, **_: Any) -> AsyncGenerator[events.Event]:
         model.requests.append(lines_of(messages))
         steps = steps_of(model.script.pop(0) if model.script else Reply("ok"))
-        # An error in the first step comes before any event.
+        # An error in the first step precedes all events.
         if not (steps and isinstance(steps[0], Fail)):
             yield events.StreamStart()
         finish_reason = "stop"
@@ -49,7 +49,7 @@ class ScriptedProvider(Offline):
 
 
 class ScriptedModel(OfflineModel):
-    """Plays the next answer of the script for each request, and replies "ok" after the last.
+    """Sends the next answer of the script per request; after the last, replies "ok".
 
     `requests` has the messages of each request, such as ["user: Hi", "assistant: Hello"].
     """

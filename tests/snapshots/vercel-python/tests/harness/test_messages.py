@@ -1,4 +1,4 @@
-"""Answers of a model are repaired before their tools run and before they are stored."""
+"""A model's answers are repaired before their calls run, and checked before the commit."""
 
 import logging
 from typing import Any
@@ -19,7 +19,7 @@ from my_agent.harness.messages import (
     repair,
     shown_to,
 )
-from my_agent.harness.tool_schemas import REFUSED
+from my_agent.harness.tool_schemas import INVALID_ARGUMENTS
 from my_agent.harness.turn import as_tool_call
 
 Message = ai.messages.Message
@@ -27,7 +27,7 @@ USER = ai.user_message("Hi.")
 
 
 def assistant(*parts: Any) -> Message:
-    """Return a message of the assistant, whose parts are texts and others."""
+    """Return an assistant's message of texts and other parts."""
     contents = [ai.messages.TextPart(text=it) if isinstance(it, str) else it for it in parts]
     return Message(role="assistant", parts=contents)
 
@@ -41,7 +41,7 @@ def result(id: str) -> Message:
 
 
 def repaired(answer: Message, earlier: list[Message] | None = None) -> list[Any]:
-    """Return the calls of an answer after its repair; the only tool is delete_orders."""
+    """Return the repaired calls of an answer; the only tool is delete_orders."""
     return repair(answer, earlier or [], {"delete_orders"}, 64)
 
 
@@ -62,12 +62,12 @@ def repaired(answer: Message, earlier: list[Message] | None = None) -> list[Any]
         pytest.param('{"customer": ' + "[" * 1200 + "]" * 1200 + "}", id="too many levels"),
     ],
 )
-def test_a_call_does_not_run_unless_its_arguments_are_one_object(
+def test_a_call_with_invalid_arguments_does_not_run(
     arguments: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
         [refused] = repaired(assistant(call("a", arguments=arguments)))
-    assert refusal(refused) == REFUSED + arguments[:200]
+    assert refusal(refused) == INVALID_ARGUMENTS + arguments[:200]
     assert refused.tool_args == "{}"
     assert as_tool_call(refused).input == arguments[:200]
     assert caplog.messages == ["tool delete_orders: arguments are not one JSON object"]
@@ -96,7 +96,7 @@ def test_a_lone_surrogate_in_arguments_is_replaced() -> None:
     "id",
     [
         pytest.param("", id="empty"),
-        pytest.param("functions.delete:0", id="with other characters"),
+        pytest.param("functions.delete:0", id="other characters"),
         pytest.param("c" * 41, id="too long"),
         pytest.param("a", id="used before"),
     ],
@@ -108,7 +108,7 @@ def test_an_invalid_or_repeated_id_is_replaced(id: str) -> None:
     assert accepted.tool_call_id.isalnum()
 
 
-def test_ids_of_one_answer_differ() -> None:
+def test_ids_of_an_answer_are_unique() -> None:
     first, second, third = repaired(assistant(call("b"), call("b"), call("")))
     assert first.tool_call_id == "b"
     assert len({first.tool_call_id, second.tool_call_id, third.tool_call_id}) == 3
@@ -121,7 +121,7 @@ def test_an_invalid_name_does_not_become_the_name_of_a_tool() -> None:
 
 
 def answer_with_reasoning(*parts: Any, model: ai.Model) -> Message:
-    """Return an answer of a model that begins with reasoning."""
+    """Return an answer that begins with reasoning."""
     end = mark(ai.events.StreamEnd(finish_reason="tool_call"), model)
     assert isinstance(end, ai.events.StreamEnd)
     answer = assistant(ai.messages.ReasoningPart(text="Hm."), *parts)
@@ -129,7 +129,7 @@ def answer_with_reasoning(*parts: Any, model: ai.Model) -> Message:
     return answer
 
 
-def test_reasoning_goes_back_only_to_the_model_that_wrote_it() -> None:
+def test_reasoning_returns_only_to_its_model() -> None:
     model = OfflineModel()
     answer = answer_with_reasoning(call("a"), model=model)
     repaired(answer)
@@ -176,26 +176,24 @@ def test_ids_and_names_of_an_older_version_become_valid() -> None:
         ("the last message is not the assistant's", [USER]),
     ],
 )
-def test_a_turn_fails_if_a_provider_would_refuse_its_messages(
-    detail: str, messages: list[Message]
-) -> None:
+def test_invalid_messages_fail_the_turn(detail: str, messages: list[Message]) -> None:
     with pytest.raises(AgentError) as failure:
         check_messages(messages, 0, waits=False)
     assert failure.value.type == "model_failed"
     assert failure.value.detail == detail
 
 
-def test_a_turn_that_waits_for_an_approval_is_stored_without_results() -> None:
+def test_a_waiting_turn_has_calls_without_results() -> None:
     check_messages([USER, assistant(call("a"))], 0, waits=True)
 
 
-def test_a_turn_that_waits_for_an_approval_has_a_call() -> None:
+def test_a_waiting_turn_needs_a_call() -> None:
     with pytest.raises(AgentError):
         check_messages([USER, assistant("Hi.")], 0, waits=True)
 
 
 def cut_to_100(value: Any) -> Any:
-    """Return the result of a tool after it is cut to 100 characters."""
+    """Return a tool's result, cut to 100 characters."""
     part: Any = ai.messages.ToolResultPart(tool_call_id="a", tool_name="read", result=value)
     return bounded(part, 100).result
 

@@ -1,4 +1,4 @@
-"""What the project consists of: its settings, its commands and its capabilities, in order."""
+"""The settings, commands and capabilities that your answers enabled, in order."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from .capability import Capability
 
 @dataclass(frozen=True)
 class Settings(AuthSettings):
-    """The settings of one process; docs/ explains each."""
+    """The settings of the agent: see docs/."""
 
     project_name = "my-agent"
 
@@ -23,7 +23,7 @@ OPTIONS: dict[str, list[click.Parameter]] = {
 
 
 def load_kinds() -> list[type[Capability]]:
-    """Return the classes of the capabilities. They are loaded here, so that `--help` is quick."""
+    """Import and return the capability classes. A late import keeps `--help` fast."""
     from .auth.capability import Auth
 
     return [

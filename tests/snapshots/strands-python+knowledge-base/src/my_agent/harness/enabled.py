@@ -1,4 +1,4 @@
-"""What the project consists of: its settings, its commands and its capabilities, in order."""
+"""The settings, commands and capabilities that your answers enabled, in order."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from .memory.settings import MemorySettings
 
 @dataclass(frozen=True)
 class Settings(MemorySettings, ExtractionSettings):
-    """The settings of one process; docs/ explains each."""
+    """The settings of the agent: see docs/."""
 
     project_name = "my-agent"
 
@@ -26,7 +26,7 @@ OPTIONS: dict[str, list[click.Parameter]] = {
 
 
 def load_kinds() -> list[type[Capability]]:
-    """Return the classes of the capabilities. They are loaded here, so that `--help` is quick."""
+    """Import and return the capability classes. A late import keeps `--help` fast."""
     from .collections.capability import Declarations
     from .collections.state import EarlierTurns
     from .extraction.capability import Extraction

@@ -1,4 +1,4 @@
-// The kinds of long-term memory that this project has code for.
+// The kinds of long-term memory that this project supports.
 
 import { agentcore } from './agentcore_kind.ts'
 import type { Kind } from './kind.ts'

@@ -1,4 +1,4 @@
-// The backends that this project has code for, and the others that a file may name.
+// The backends of collections: those that this project supports, and the others.
 
 import { z } from 'zod'
 
@@ -6,41 +6,42 @@ import type { SecretRef } from './fields.ts'
 import { backend as knowledgeBase, KnowledgeBaseConfig } from './knowledge_base_backend.ts'
 import type { Document, Findings } from './reader.ts'
 
-/** A backend of a type that this project has no code for. Its other fields are not read. */
+/** A backend of a type that this project does not support. Its other fields are ignored. */
 export const OtherConfig = z.object({
   type: z.enum(['valkey', 's3', 'custom', 'agentcore_memory']),
 })
 
-const own = [KnowledgeBaseConfig] as const
-export const BackendConfig = z.discriminatedUnion('type', [...own, OtherConfig])
+const supported = [KnowledgeBaseConfig] as const
+export const BackendConfig = z.discriminatedUnion('type', [...supported, OtherConfig])
 export type BackendConfig = z.output<typeof BackendConfig>
 
-/** What this project does with the fields of a backend. */
+/** The functions of a backend module. */
 interface Backend {
   secretRefs(config: never): SecretRef[]
   backendFindings(document: Document, config: never, status: string, lifetime: string): Findings
 }
-const OWN: Partial<Record<string, Backend>> = {
+const SUPPORTED: Partial<Record<string, Backend>> = {
   knowledge_base: knowledgeBase,
 }
 
-/** The answers that bring the code of a type, where they are not its name. */
+/** The template answers that add the code of a type, if they differ from its name. */
 export const ANSWERS: Partial<Record<string, string>> = {
   agentcore_memory: 'long_term_memory=agentcore-and-knowledge-base',
   knowledge_base: 'long_term_memory=knowledge-base',
 }
 
-/** Return the references that are read before a collection is used. */
+/** Return the secrets to read before a collection is used. */
 export function secretRefs(config: BackendConfig): SecretRef[] {
-  return OWN[config.type]?.secretRefs(config as never) ?? []
+  return SUPPORTED[config.type]?.secretRefs(config as never) ?? []
 }
 
-/** Check what concerns more than one field of a backend. */
+/** Check the rules of a backend that span several fields. */
 export function* backendFindings(
   document: Document,
   config: BackendConfig,
   status: string,
   lifetime: string,
 ): Findings {
-  yield* OWN[config.type]?.backendFindings(document, config as never, status, lifetime) ?? []
+  const backend = SUPPORTED[config.type]
+  yield* backend?.backendFindings(document, config as never, status, lifetime) ?? []
 }

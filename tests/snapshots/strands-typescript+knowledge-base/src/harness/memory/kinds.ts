@@ -1,4 +1,4 @@
-// The kinds of long-term memory that this project has code for.
+// The kinds of long-term memory that this project supports.
 
 import type { Kind } from './kind.ts'
 import { knowledgeBase } from './knowledge_base_kind.ts'

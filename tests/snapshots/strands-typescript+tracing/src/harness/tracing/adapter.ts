@@ -3,7 +3,7 @@
 import type { Attributes } from '@opentelemetry/api'
 
 const PROVIDER = 'aws.bedrock'
-// Content as attributes, as the convention has it by now; else Strands makes events of it.
+// Store content as attributes, as the current convention does; the default is events.
 const CONVENTION = 'gen_ai_latest_experimental,gen_ai_span_attributes_only'
 
 /** Return the name of the framework's tracer. */

@@ -5,14 +5,14 @@ import { partsOf } from './highlight.js'
 import { Lexer, Marked } from './marked.min.js'
 
 const DEPTH = 9 // of lists and quotes
-// A text with emphasis and links costs up to its length times its punctuation.
+// Parsing emphasis and links costs up to the length times the punctuation.
 const COST = 3e6
 const COST_OF_ALL = 2e7
-const PARTS = 10_000 // of code in colors that is shown at once: each one is an element
-const SAFE = /^(https?:\/\/|mailto:)/i // another kind of address could run something
+const PARTS = 10_000 // colored parts of code on the page: each part is an element
+const SAFE = /^(https?:\/\/|mailto:)/i // other schemes could run code
 const ENTITY = /&(?:#(\d{1,7})|#x([\da-f]{1,6})|([a-z]\w{1,7}));/gi
 const BREAK = /^<br\s*\/?>$/i
-// Of limited length, or a text that begins many formulas would take too long.
+// Limit the length: a text with many openings would take too long.
 const BLOCK_FORMULAS = [
   /^\$\$[^]{1,2000}?\$\$[ \t]*(?:\n|$)/,
   /^\\\[[^]{1,2000}?\\\][ \t]*(?:\n|$)/,
@@ -34,7 +34,7 @@ const TAGS = {
   table: 'div',
   text: 'span',
 }
-// Formulas are shown as they came: Markdown would take their signs for its own.
+// Show formulas unchanged: Markdown would interpret their signs.
 const { defaults: OPTIONS } = new Marked({
   extensions: [
     {
@@ -51,7 +51,7 @@ const { defaults: OPTIONS } = new Marked({
   ],
 })
 
-/** Create an element of this class with these children; strings become text. */
+/** Create an element with a class and children; strings become text nodes. */
 export function element(tag, className = '', ...children) {
   const node = document.createElement(tag)
   if (className) node.className = className
@@ -70,9 +70,9 @@ export function copyButton(label, textOf) {
   return Object.assign(button, { type: 'button', title: label })
 }
 
-/** Copy a text; return whether the browser did. */
+/** Copy a text; return whether it worked. */
 async function copy(text) {
-  // Browsers have no clipboard on a page that came over HTTP from another machine.
+  // Over plain HTTP from another machine, browsers have no clipboard.
   if (!navigator.clipboard) return copyFromField(text)
   return navigator.clipboard.writeText(text).then(
     () => true,
@@ -91,12 +91,12 @@ function copyFromField(text) {
   return isCopied
 }
 
-/** Show a Markdown text in `container`; blocks that did not change stay as they are. */
+/** Show a Markdown text in `container`; keep unchanged blocks. */
 export function showMarkdown(container, text) {
   try {
     new Walker(container, text.replace(/\r\n?/g, '\n'))
   } catch {
-    container.replaceChildren(element('p', '', text)) // it is nested too deeply to be read
+    container.replaceChildren(element('p', '', text)) // nested too deeply for the parser
   }
 }
 
@@ -106,9 +106,9 @@ class Walker {
     this.cost = 0
     this.parts = PARTS
     const blocks = this.lexer.blockTokens(text, this.lexer.tokens)
-    // The texts in blocks are read when they are shown, as most blocks are there already.
+    // Parse the texts in a block only when it is drawn: most blocks are unchanged.
     this.unread = new Map(this.lexer.inlineQueue.map(({ src, tokens }) => [tokens, src]))
-    const links = JSON.stringify(this.lexer.tokens.links) // may be defined below their use
+    const links = JSON.stringify(this.lexer.tokens.links) // definitions can follow their use
     if (container.links !== links) container.replaceChildren()
     container.links = links
     this.showBlocks(container, blocks, 0)
@@ -116,7 +116,7 @@ class Walker {
 
   showBlocks(container, tokens, depth) {
     const blocks = tokens.filter(({ type }) => type !== 'space' && type !== 'def')
-    // Read once and appended at once: a browser counts the children anew after each change.
+    // Read and append once: browsers count children again after each change.
     const [before, more] = [[...container.children], document.createDocumentFragment()]
     for (const [index, { ...token }] of blocks.entries()) {
       if (depth > DEPTH) token.type = 'html'
@@ -159,7 +159,7 @@ class Walker {
 
   /** Show code; what arrives is added, so that it can be scrolled and selected. */
   showCode(block, { lang, raw, text }) {
-    // Wide code is scrolled by keyboard, too.
+    // Wide code must scroll by keyboard, too.
     const language = lang?.match(/\S*/)[0] ?? ''
     if (!block.firstChild) {
       const plain = document.createTextNode('')
@@ -182,7 +182,7 @@ class Walker {
     code.complete = complete
   }
 
-  /** Color code, once it is complete: to do so at each change would take ever longer. */
+  /** Color complete code only: coloring at each change would take quadratic time. */
   color(code, text, language) {
     const parts = partsOf(text, language, this.parts)
     if (!parts.some(({ kind }) => kind)) return
@@ -209,7 +209,7 @@ class Walker {
     return ['strong', 'em', 'del'].includes(type) ? [element(type, '', ...nodes)] : nodes
   }
 
-  /** Return the tokens in a token; nothing where it has none, or they would take too long. */
+  /** Return the tokens inside a token; nothing if it is flat or too slow to parse. */
   read({ tokens }) {
     const source = this.unread.get(tokens)
     if (source === undefined) return tokens
@@ -221,7 +221,7 @@ class Walker {
   }
 }
 
-/** Show nodes in `parent`; nodes that did not change stay, and with them a selection. */
+/** Show nodes in `parent`; unchanged nodes stay, so that a selection stays. */
 function update(parent, nodes) {
   if (!parent.firstChild) {
     parent.append(...nodes)
@@ -244,17 +244,17 @@ function update(parent, nodes) {
   for (const node of before.slice(after.length)) node.remove()
 }
 
-/** Return whether a block of code ends with a fence. */
+/** Return whether a code block ends with a fence. */
 function isClosed(raw) {
   const fence = /^ {0,3}(`{3,}|~{3,})/.exec(raw)?.[1]
   const last = /\n {0,3}([`~]+)\s*$/.exec(raw.slice(-200))?.[1]
   return Boolean(fence && last?.startsWith(fence))
 }
 
-/** Return the token of the formula with which a text begins, if there is one. */
+/** Return the token of the formula at the start of a text, or undefined. */
 function formula(source, forms) {
-  const found = forms.map((form) => form.exec(source)).find(Boolean)
-  return found && { type: 'formula', raw: found[0] }
+  const match = forms.map((form) => form.exec(source)).find(Boolean)
+  return match && { type: 'formula', raw: match[0] }
 }
 
 function tagOf({ type, depth, ordered }) {

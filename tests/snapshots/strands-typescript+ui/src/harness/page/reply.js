@@ -1,15 +1,15 @@
-// The reply of one turn, as it arrives or from the history.
+// The reply of a turn, streamed or from the history.
 
 import { copyButton, element, showMarkdown } from './markdown.js'
 
-const MARK = Array.from(crypto.getRandomValues(new Uint32Array(4))).join('-') // unknown to others
+const MARK = Array.from(crypto.getRandomValues(new Uint32Array(4))).join('-') // secret
 const MARKED = new RegExp(`"${MARK} ([^"]*)"`, 'g')
 const TOKEN = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[\d.eE+-]*/g // of JSON: a string or a number
 const STRING = /("[^"\\]*(?:\\.[^"\\]*)*")/
 // Characters that are invisible or reorder others; Braille has a blank that is a symbol.
 const INVISIBLE = /(?![ \n])[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u2800]/gu
 
-/** Parse JSON; numbers that JavaScript would write otherwise are kept for `write` as they came. */
+/** Parse JSON; keep the digits of numbers that JavaScript would change, for `write`. */
 export function parse(json) {
   const keep = (token) => {
     const isSame = token.startsWith('"') || String(Number(token)) === token
@@ -18,27 +18,27 @@ export function parse(json) {
   return JSON.parse(json.replace(TOKEN, keep))
 }
 
-/** Return the JSON of a parsed value, with its numbers as they came. */
+/** Return the JSON of a parsed value, with the original digits of its numbers. */
 function write(value, indent) {
   return JSON.stringify(value, null, indent)?.replace(MARKED, '$1') ?? ''
 }
 
-/** Return a text with JSON escapes for the characters that would be invisible or reorder others. */
+/** Escape characters that are invisible or reorder other characters. */
 function visible(text) {
   const escape = (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`
   return text.replace(INVISIBLE, (character) => character.split('').map(escape).join(''))
 }
 
-/** The reply of one turn: texts, calls of tools, and recalled memories. */
+/** The reply of a turn: texts, tool calls and recalled memories. */
 export class Reply {
   constructor(log) {
-    this.asked = new Map() // what a person answers to calls that wait, by their ids
-    this.rounds = 0 // how often it went on
+    this.asked = new Map() // the user's answers to pending calls, by call id
+    this.rounds = 0 // number of times that answers resumed it
     this.shown = new Map() // texts and calls of tools, by their ids
     this.changed = new Set()
     this.recalled = []
-    this.took = {} // milliseconds, by the id of a tool's call
-    this.drawing = 0 // milliseconds that it takes to draw
+    this.took = {} // milliseconds by tool call id
+    this.drawing = 0 // milliseconds of the last drawing
     this.body = element('div', 'body', element('p', 'waiting', 'Waiting for the reply'))
     this.node = element('article', 'agent', element('h2', 'unseen', 'Agent'), this.body)
     log.append(this.node)
@@ -52,7 +52,7 @@ export class Reply {
     } else if (event.type === 'text-delta') {
       shown.text += event.delta
       this.changed.add(shown)
-      // A long text is drawn less often, so that the page has time for its reader.
+      // Draw a long text less often, so that the page stays responsive.
       this.timer ??= setTimeout(() => this.draw(), 16 + 4 * this.drawing)
     } else if (event.type === 'tool-input-available') {
       const state = element('span', 'state', 'running')
@@ -60,7 +60,7 @@ export class Reply {
       const summary = element('summary', '', element('code', '', toolName), state)
       const node = this.add(element('details', 'tool', summary))
       const { input } = event
-      // A text is what a model sent in place of arguments.
+      // The model sent text instead of arguments.
       node.append(...labelled('Input', typeof input === 'string' ? visible(input) : input))
       this.shown.set(id, { node, state, toolName, began: performance.now() })
     } else if (event.type === 'tool-approval-request') {
@@ -83,7 +83,7 @@ export class Reply {
       const texts = element('ul', '', ...event.data.map((text) => element('li', '', text)))
       this.add(element('details', 'recalled', summary, texts))
     } else if (event.type.startsWith('data-')) {
-      this.tell(`${event.type.slice(5)}: ${visible(JSON.stringify(event.data))}`)
+      this.showProgress(`${event.type.slice(5)}: ${visible(JSON.stringify(event.data))}`)
     } else if (event.type === 'source-url' && /^https?:/.test(event.url)) {
       const link = element('a', '', visible(event.title || event.url))
       Object.assign(link, { href: event.url, rel: 'noreferrer', target: '_blank' })
@@ -91,20 +91,20 @@ export class Reply {
     } else if (event.type === 'finish') {
       this.metadata = event.messageMetadata
     } else if (event.type === 'error') {
-      this.error = event.errorText.split(/: (.*)/s) // its type and its message
+      this.error = event.errorText.split(/: (.*)/s) // type and message
     }
   }
 
-  /** Show a line under the running tool, in place of the one before it. */
-  tell(text) {
+  /** Show a progress line under the running tool, and replace its previous line. */
+  showProgress(text) {
     const isRunning = ({ state }) => state?.textContent === 'running'
     const tool = [...this.shown.values()].reverse().find(isRunning)
-    if (!tool) this.add(element('p', 'told', text))
+    if (!tool) this.add(element('p', 'progress', text))
     else if (tool.line) tool.line.textContent = text
-    else tool.node.after((tool.line = element('p', 'told', text)))
+    else tool.node.after((tool.line = element('p', 'progress', text)))
   }
 
-  /** Show the parts of a message of the history, with the facts that this tab has. */
+  /** Show the parts of a message from the history, with the data of this tab. */
   showParts(parts, metadata, known) {
     this.known = known
     this.took = known.took ?? {}
@@ -127,7 +127,7 @@ export class Reply {
     this.finish()
   }
 
-  /** Ask whether a call may run; `onAnswered` is called after the last answer. */
+  /** Ask for the approval of a call; call `onAnswered` after the last answer. */
   ask(id, { node, state, toolName, approvalId }) {
     const [approve, deny] = [element('button', '', 'Approve'), element('button', '', 'Deny')]
     const reason = element('input')
@@ -143,7 +143,7 @@ export class Reply {
       state.textContent = approved ? 'approved' : 'denied'
       form.remove()
       const isLast = [...this.asked.values()].every(Boolean)
-      // The button that had the focus is gone.
+      // The focused button is gone.
       const next = isLast ? node.firstChild : this.body.querySelector('.approval button')
       next.focus()
       if (isLast) this.onAnswered([...this.asked.values()])
@@ -155,10 +155,10 @@ export class Reply {
     }
   }
 
-  /** Go on after the answers. */
+  /** Resume the reply after the answers. */
   goOn() {
     for (const id of this.asked.keys()) this.shown.get(id).began = performance.now()
-    this.known = null // what follows is new, also to a tab that was loaded again
+    this.known = null // later parts are new, also in a reloaded tab
     this.asked.clear()
     this.metadata = null
     this.rounds++
@@ -181,7 +181,7 @@ export class Reply {
     this.drawing = performance.now() - began
   }
 
-  /** End the reply; a committed one says so. */
+  /** End the reply; mark it if the turn is committed. */
   finish() {
     this.draw()
     this.body.querySelector('.waiting')?.remove()
@@ -206,7 +206,7 @@ export class Reply {
     return [...this.shown.values()].flatMap(({ text }) => text ?? [])
   }
 
-  /** The facts that only the tab of this turn has. */
+  /** Data of the reply that only this tab has. */
   get facts() {
     const { recalled, took } = this
     const { milliseconds, inputTokens, cachedTokens, outputTokens, cut } = this.metadata
@@ -219,7 +219,7 @@ function duration(milliseconds) {
   return `${Math.ceil(milliseconds)} ms`
 }
 
-/** Return the nodes of a value in JSON; each string is apart, as Arabic would reorder others. */
+/** Return the nodes of a JSON value; isolate strings: Arabic reorders neighbors. */
 function nodesOf(value) {
   const flat = write(value)
   const text = visible(flat.length > 80 ? write(value, 2) : flat)

@@ -6,7 +6,7 @@ import type { Options } from '../capability.ts'
 import { ownPrompt } from '../messages.ts'
 import type { Call, Part } from '../echo_model.ts'
 import { asError, startAnswer } from '../models/streaming.ts'
-import type { FirstCall, Second } from './second.ts'
+import type { FallbackSwitch, FirstCall } from './second.ts'
 
 type Model = Extract<LanguageModel, { specificationVersion: 'v4' }>
 type Answer = Awaited<ReturnType<Model['doStream']>>

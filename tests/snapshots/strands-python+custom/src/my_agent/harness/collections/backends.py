@@ -1,4 +1,4 @@
-"""The backends that this project has code for, and the others that a file may name."""
+"""The backends of collections: those that this project supports, and the others."""
 
 from typing import Literal
 
@@ -8,12 +8,12 @@ from .session_backend import CustomConfig
 
 
 class OtherConfig(Extensible):
-    """A backend of a type that this project has no code for. Its other fields are not read."""
+    """A backend of a type that this project does not support. Its other fields are ignored."""
 
     type: Literal["valkey", "s3", "agentcore_memory", "knowledge_base"]
 
     def secret_refs(self) -> list[SecretRef]:
-        """Return nothing: an agent that uses the collection does not start."""
+        """Return no references: an agent that uses the collection does not start."""
         return []
 
     def findings(self, document: Document, status: str, lifetime: str) -> Findings:
@@ -22,7 +22,7 @@ class OtherConfig(Extensible):
 
 
 BackendConfig = CustomConfig | OtherConfig
-# The answers that bring the code of a type, where they are not its name.
+# The template answers that add the code of a type, if they differ from its name.
 ANSWERS = {
     "agentcore_memory": "long_term_memory=agentcore",
     "knowledge_base": "long_term_memory=knowledge-base",

@@ -5,7 +5,7 @@
 // comment that is not closed ends with its line or the code. A pattern that may fail after a long
 // run is followed by one that takes the run.
 
-const MAX_LENGTH = 50_000 // of code; longer code has no parts
+const MAX_LENGTH = 50_000 // characters; longer code is not colored
 
 const LINE_COMMENT = /\/\/.*/
 const BLOCK_COMMENT = /\/\*[^]*?(?:\*\/|(?![^]))/

@@ -1,37 +1,37 @@
-// The page: the sessions that this browser began, and the turns of the one that is selected.
+// The page: the sessions of this browser, and the turns of the selected session.
 
 import { element } from './markdown.js'
 import { parse, Reply } from './reply.js'
 
 const PREFIX = 'X-Amzn-Bedrock-AgentCore-Runtime-'
-// Agents of one name can share an origin; at its root the keys are those of earlier versions.
+// Agents with the same name can share an origin. At the root, keys of earlier versions stay valid.
 const FOLDER = new URL('.', location).pathname
 const NAME = FOLDER === '/' ? document.title : `${document.title} ${FOLDER}`
 const SESSIONS = `${NAME}: sessions`
 const TOKEN = `${NAME}: token`
-const SHARED = 200 // turns of a session whose times and tokens the browser keeps
+const SHARED = 200 // turns per session with stored times and tokens
 const find = (id) => document.getElementById(id)
 const [transcript, prompt, actor, dialog] = ['transcript', 'prompt', 'actor', 'dialog'].map(find)
-const conversations = new Map() // by session id, those that were selected since the page was loaded
+const conversations = new Map() // by session id: sessions selected since the page loaded
 let current
 
-const INTERRUPTED = 'The page was loaded again before this turn had ended.'
-const UNCHANGED = 'Nothing was kept: this session is unchanged.'
-const UNKNOWN = 'It is unknown whether this turn was kept.'
-const ASKING = 'The page asks the server again for some minutes.'
+const INTERRUPTED = 'The page was reloaded before this turn ended.'
+const UNCHANGED = 'Nothing was saved: this session is unchanged.'
+const UNKNOWN = 'This turn may or may not have been saved.'
+const ASKING = 'The page keeps asking the server for a few minutes.'
 const SECONDS = [3, 6, 12, 25, 50, 100] // between the questions
-const GONE = 'The server no longer has this session. Your next message begins it anew.'
+const GONE = 'The server no longer has this session. Your next message starts it again.'
 const GENTLE = { stopped: 'Stopped', interrupted: 'Interrupted' }
 const SIGNED_OUT =
-  'A proxy answered in place of the agent. If it asks for a sign-on, yours has expired: ' +
+  'A proxy answered instead of the agent. Your sign-in may have expired: ' +
   'reload this page to sign in.'
 const KEYS = find('keys').textContent
 const RUNNING = 'Not sent yet: wait for the reply, or stop it.'
-const NO_FILES = 'Files cannot be sent. Paste their text.'
-// The server refuses a prompt before it runs; sent again as it is, it would be refused again.
+const NO_FILES = 'You cannot send files. Paste their text.'
+// The server rejects these prompts before the turn runs; an unchanged retry fails again.
 const REFUSED = ['invalid_request', 'payload_too_large', 'session_too_large']
 const UNSTORED =
-  'This browser stores nothing for this page: its storage is full or blocked. ' +
+  'This browser cannot store data for this page: its storage is full or blocked. ' +
   'If you reload or close the page, you cannot open this session again.'
 
 /**
@@ -45,19 +45,19 @@ class Failure extends Error {
   }
 }
 
-/** Whether the agent may have kept the turn all the same, or may still work on it. */
+/** Whether the agent may have saved the turn, or may still work on it. */
 function isUnknown(type) {
   return type === 'network_error' || type.startsWith('http_')
 }
 
-// Storage of the browser: the sessions for all tabs, and facts that only one tab has -----------
+// Browser storage: sessions for all tabs, and data of a single tab -----------------------------
 
-const unkept = new Map() // values that the browser refused to store
-let isWarned = false // about that
+const unstored = new Map() // values that the browser refused to store
+let isWarned = false // the user was warned
 
 function read(storage, key) {
   try {
-    return JSON.parse(unkept.get(key) ?? window[storage].getItem(key))
+    return JSON.parse(unstored.get(key) ?? window[storage].getItem(key))
   } catch {
     return null
   }
@@ -67,14 +67,14 @@ function write(storage, key, value) {
   const text = JSON.stringify(value)
   try {
     window[storage].setItem(key, text)
-    unkept.delete(key)
+    unstored.delete(key)
   } catch {
-    unkept.set(key, text)
+    unstored.set(key, text)
   }
 }
 
 function remove(storage, key) {
-  unkept.delete(key)
+  unstored.delete(key)
   try {
     window[storage].removeItem(key)
   } catch {} // the browser has blocked it
@@ -82,7 +82,7 @@ function remove(storage, key) {
 
 // The sessions of this browser ----------------------------------------------------------------
 
-/** Return them, the newest first; another tab may have changed them. */
+/** Return the sessions, newest first; another tab may have changed them. */
 function readSessions() {
   const all = read('localStorage', SESSIONS)
   return Array.isArray(all) ? all.filter(isSession) : []
@@ -115,7 +115,7 @@ function newItem({ id }) {
 function show() {
   const [list, sessions] = [find('sessions'), readSessions()]
   const shown = Array.from(list.children, ({ firstChild }) => firstChild.hash)
-  // A link that is replaced while it is clicked or has the focus is lost.
+  // Replacing a link during a click would lose the click and the focus.
   if (shown.join() !== sessions.map(({ id }) => `#${id}`).join()) {
     const focused = document.activeElement?.hash
     list.replaceChildren(...sessions.map(newItem))
@@ -138,7 +138,7 @@ function show() {
   find('end').disabled = !session.title
 }
 
-/** Return a new id; crypto.randomUUID is missing on a page that came over HTTP from afar. */
+/** Return a new id. Over plain HTTP, browsers have no crypto.randomUUID. */
 function newId() {
   const bytes = crypto.getRandomValues(new Uint8Array(16))
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('')
@@ -153,11 +153,11 @@ function startSession(id = newId()) {
   selectSession()
 }
 
-/** Select the session that the address names; an address from elsewhere cannot bring another. */
+/** Select the session in the address; an unknown id is not used: links can be forged. */
 function selectSession() {
   const id = location.hash.slice(1)
   const session = readSessions().find((saved) => saved.id === id)
-  // A new session has an entry in the list after its first prompt only.
+  // The list shows a new session after its first prompt.
   const isOwn = typeof read('sessionStorage', draftKey(id)) === 'string'
   if (!conversations.has(id) && !session) return startSession(isOwn ? id : undefined)
   if (!conversations.has(id)) conversations.set(id, new Conversation(session).load())
@@ -170,14 +170,14 @@ function selectSession() {
   prompt.focus()
 }
 
-/** Start a session that takes over the text in the composer from an ended one. */
+/** Start a session; the text in the composer moves to it from the ended session. */
 function replaceSession() {
   const text = prompt.value
   startSession()
   compose(text)
 }
 
-/** Follow what another tab did. */
+/** Apply changes of another tab. */
 function follow() {
   const sessions = readSessions()
   for (const [id, conversation] of conversations) {
@@ -222,11 +222,11 @@ async function endSession() {
 class Conversation {
   constructor(session) {
     this.session = session
-    this.stop = null // ends the turn that runs
+    this.stop = null // stops the running turn
     this.ready = null
-    this.draft = null // the edit that was opened last
-    this.seen = session.turns // the last turn that is shown
-    this.said = new Map() // the prompts that are shown, by the numbers of their turns
+    this.draft = null // the last opened edit
+    this.seen = session.turns // the last turn on the page
+    this.userMessages = new Map() // the articles of prompts, by turn number
     this.last = null // the reply of the last turn
     this.log = element('div', 'log')
     this.log.setAttribute('role', 'log')
@@ -252,7 +252,7 @@ class Conversation {
     const turns = messages.flatMap(({ metadata }) => metadata?.turn ?? [])
     const [first, last] = [turns[0] ?? 1, turns.at(-1) ?? 0]
     this.seen = last
-    this.said.clear()
+    this.userMessages.clear()
     this.log.replaceChildren()
     if (first > 1 && messages[0].role !== 'system') {
       const which = first > 2 ? `Turns 1 to ${first - 1} are` : 'Turn 1 is'
@@ -277,10 +277,10 @@ class Conversation {
       }
       const known = { ...this.known.turns?.[metadata.turn], ...shared[metadata.turn] }
       if (known.cut) this.log.append(element('p', 'note cut', known.cut))
-      const said = this.addPrompt(prompt.text)
+      const userMessage = this.addPrompt(prompt.text)
       const reply = new Reply(this.log)
       reply.showParts(parts, metadata, known)
-      this.offerChanges(said, reply, prompt)
+      this.offerChanges(userMessage, reply, prompt)
     }
     if (isGone) this.note(GONE)
     const waits = messages.at(-1)?.parts.some(({ state }) => state === 'approval-requested')
@@ -289,21 +289,21 @@ class Conversation {
     this.restoreDraft(draft)
   }
 
-  /** Return the edit that is open, if there is one. */
+  /** Return the open edit, or null. */
   takeDraft() {
     const { field } = this.draft ?? {}
     const isOpen = field && this.log.contains(field)
     return isOpen ? { ...this.draft, isFocused: document.activeElement === field } : null
   }
 
-  /** Open an edit again after the log was drawn anew. */
+  /** Reopen an edit after a reload of the log. */
   restoreDraft(draft) {
     if (!draft) return
     const { field, turn, isFocused } = draft
     const focused = document.activeElement
-    const said = this.said.get(turn)
-    if (said) {
-      said.querySelector('.change').click()
+    const userMessage = this.userMessages.get(turn)
+    if (userMessage) {
+      userMessage.querySelector('.change').click()
       this.draft.field.value = field.value
       if (!isFocused) focused.focus()
     } else if (this === current && !prompt.value) {
@@ -311,37 +311,37 @@ class Conversation {
     }
   }
 
-  /** Let a turn be edited or tried again, and the calls answered for which it waits. */
-  offerChanges(said, reply, prompt) {
+  /** Offer to edit or retry a turn, and to answer its pending calls. */
+  offerChanges(userMessage, reply, prompt) {
     const { turn } = reply.metadata
     const [edit, again] = ['Edit', 'Retry'].map((name) => element('button', 'change', name))
-    edit.onclick = () => this.edit(said, { ...prompt, replaces: turn })
+    edit.onclick = () => this.edit(userMessage, { ...prompt, replaces: turn })
     again.onclick = () => this.replace({ ...prompt, replaces: turn })
-    said.querySelector('.change')?.remove()
-    said.append(edit)
+    userMessage.querySelector('.change')?.remove()
+    userMessage.append(edit)
     reply.node.querySelector('.outcome')?.append(' ', again)
-    this.said.set(turn, said)
+    this.userMessages.set(turn, userMessage)
     this.last = reply
-    reply.onAnswered = (answers) => this.answer(said, reply, prompt, answers)
+    reply.onAnswered = (answers) => this.answer(userMessage, reply, prompt, answers)
   }
 
-  /** Show a field for another text in place of a prompt. */
-  edit(said, prompt) {
+  /** Show a field that edits a prompt. */
+  edit(userMessage, prompt) {
     const [field, cancel] = [element('textarea'), element('button', '', 'Cancel')]
     const form = element('form', 'edit', field, element('button', '', 'Send'), cancel)
     Object.assign(field, { value: prompt.text, ariaLabel: 'Edited message', rows: 3 })
     cancel.type = 'button'
-    said.classList.add('edited')
-    said.append(form)
+    userMessage.classList.add('edited')
+    userMessage.append(form)
     field.focus()
     this.draft = { turn: prompt.replaces, field }
     const close = () => {
       form.remove()
-      said.classList.remove('edited')
+      userMessage.classList.remove('edited')
     }
     cancel.onclick = () => {
       close()
-      said.querySelector('.change').focus()
+      userMessage.querySelector('.change').focus()
     }
     field.onkeydown = (event) => {
       if (isComposing(event)) return
@@ -359,26 +359,26 @@ class Conversation {
     }
   }
 
-  /** Send a prompt in place of the turn that it replaces, which goes with all after it. */
+  /** Send a prompt that replaces its turn and drops all later turns. */
   replace(prompt) {
-    const said = this.said.get(prompt.replaces)
-    if (this.stop || !said) return
+    const userMessage = this.userMessages.get(prompt.replaces)
+    if (this.stop || !userMessage) return
     const gone = this.seen - prompt.replaces
     const what = gone && `${gone} later ${gone === 1 ? 'turn was' : 'turns were'} removed`
     const cut = [prompt.how ?? (gone && 'Tried again'), what].filter(Boolean).join(': ')
-    while (said.nextSibling) said.nextSibling.remove()
-    said.querySelector('p').textContent = prompt.text
-    find('prompt').focus() // the button that had it is gone
-    this.takeTurn({ ...prompt, cut: cut && `${cut}.` }, said)
+    while (userMessage.nextSibling) userMessage.nextSibling.remove()
+    userMessage.querySelector('p').textContent = prompt.text
+    find('prompt').focus() // the focused button is gone
+    this.takeTurn({ ...prompt, cut: cut && `${cut}.` }, userMessage)
   }
 
-  /** Offer to try again what this tab sent before it was loaded again, unless it was kept. */
+  /** Offer to retry a prompt that this tab sent before a reload, unless its turn was saved. */
   offerUnfinished(messages) {
     const { unfinished } = this.known
     if (typeof unfinished?.id !== 'string' || typeof unfinished.text !== 'string') return
     const { id, text, after, failure, replaces, how, isAnswer, answered, was } = unfinished
     const mayRun = failure && isUnknown(failure.type)
-    // Until a turn ends, the server has what there was before it: the calls still wait.
+    // Until a turn ends, the server has the state before it: the calls are still pending.
     const waits = isAnswer && messages.some(({ parts }) => parts.some(isOneOf(answered)))
     if (waits && mayRun) {
       const shown = this.fail(failure, `${UNKNOWN} ${ASKING}`, () => this.load())
@@ -390,7 +390,7 @@ class Conversation {
       const turn = reply?.metadata?.turn
       const isSame = turn > after && textOf(message.parts) === text
       if (!replaces) return message.id === id || isSame
-      // The server said that it failed.
+      // The server reported the failure.
       const isKnown = failure && failure.type !== 'stopped' && !mayRun
       return isSame && turn === this.seen && !isKnown && textOf(reply.parts) !== was
     })
@@ -400,14 +400,16 @@ class Conversation {
     }
     let consequence = 'So far it was not kept. Trying again runs it once.'
     if (failure) consequence = mayRun ? `${UNKNOWN} ${ASKING}` : UNCHANGED
-    const said = this.addPrompt(text)
+    const userMessage = this.addPrompt(text)
     const shown = this.fail(
       failure ?? { type: 'interrupted', message: INTERRUPTED },
       consequence,
       () =>
-        replaces ? this.replace({ id, text, replaces, how }) : this.takeTurn({ id, text }, said),
+        replaces
+          ? this.replace({ id, text, replaces, how })
+          : this.takeTurn({ id, text }, userMessage),
       () => {
-        said.remove()
+        userMessage.remove()
         this.recompose({ id, text, replaces })
       },
     )
@@ -432,12 +434,12 @@ class Conversation {
     }
   }
 
-  /** Whether the session was neither ended nor loaded anew. */
+  /** Return whether the session was neither ended nor reloaded. */
   get isOpen() {
     return conversations.get(this.session.id) === this
   }
 
-  /** The facts that only this tab has about the session. */
+  /** Data of the session that only this tab has. */
   get known() {
     return read('sessionStorage', this.key) ?? {}
   }
@@ -451,7 +453,7 @@ class Conversation {
     write('sessionStorage', this.key, change && { ...this.known, ...change })
   }
 
-  /** The times and tokens of the turns, by their numbers, for all tabs. */
+  /** Times and tokens by turn number, for all tabs. */
   get shared() {
     return read('localStorage', this.key) ?? {}
   }
@@ -461,7 +463,7 @@ class Conversation {
     write('localStorage', this.key, Object.fromEntries(Object.entries(turns).slice(-SHARED)))
   }
 
-  /** Remove the facts about a session that was ended. */
+  /** Remove the data of an ended session. */
   forget() {
     for (const [storage, key] of [
       ['sessionStorage', this.key],
@@ -472,17 +474,17 @@ class Conversation {
     }
   }
 
-  /** Save facts of the session, unless it was ended meanwhile. */
+  /** Save data of the session, unless it has ended. */
   save(change) {
     Object.assign(this.session, change)
     if (isListed(this.session)) saveSession(this.session)
   }
 
-  /** Offer the text of a prompt that failed for changes: where it was written. */
+  /** Put the text of a failed prompt back into its field for changes. */
   recompose({ id, text, replaces }) {
     this.remember({ unfinished: null })
-    const said = this.said.get(replaces)
-    if (said) return this.edit(said, { id, text, replaces })
+    const userMessage = this.userMessages.get(replaces)
+    if (userMessage) return this.edit(userMessage, { id, text, replaces })
     compose([text, prompt.value].filter(Boolean).join('\n\n'))
     prompt.focus()
   }
@@ -490,9 +492,9 @@ class Conversation {
   addPrompt(text) {
     this.log.querySelector('.failure .buttons')?.remove() // a later prompt prevents a retry
     const about = element('h2', 'unseen', 'You')
-    const said = element('article', 'user', about, element('p', '', text))
-    this.log.append(said)
-    return said
+    const userMessage = element('article', 'user', about, element('p', '', text))
+    this.log.append(userMessage)
+    return userMessage
   }
 
   note(text) {
@@ -500,7 +502,7 @@ class Conversation {
     say(text)
   }
 
-  /** Show a failure below its turn, with a button to try again, and one to edit the prompt. */
+  /** Show a failure below its turn, with buttons to retry and to edit the prompt. */
   fail({ type, message }, consequence, retry, edit) {
     const [again, change] = [element('button', '', 'Try again'), element('button', '', 'Edit')]
     const gentle = GENTLE[type]
@@ -526,19 +528,19 @@ class Conversation {
     return failure
   }
 
-  /** Send a prompt as one turn. The id is its idempotency key: a kept turn is never run twice. */
-  takeTurn(prompt, said) {
+  /** Send a prompt as one turn. Its id is the idempotency key: a saved turn never runs twice. */
+  takeTurn(prompt, userMessage) {
     const { id, text, replaces, how } = prompt
     const after = (replaces ?? this.seen + 1) - 1
     const was = replaces === this.seen ? this.last.texts.join('') : undefined
     this.remember({ unfinished: { id, text, after, replaces, how, was } })
     const message = { id, role: 'user', parts: [{ type: 'text', text }] }
     const messageId = replaces && id
-    return this.run(said, new Reply(this.log), prompt, { messages: [message], messageId })
+    return this.run(userMessage, new Reply(this.log), prompt, { messages: [message], messageId })
   }
 
-  /** Send what a person answers to the calls that wait. */
-  answer(said, reply, prompt, answers) {
+  /** Send the user's answers to pending calls. */
+  answer(userMessage, reply, prompt, answers) {
     const state = 'approval-responded'
     const parts = answers.map((approval) => ({ type: 'dynamic-tool', state, approval }))
     const answered = { ...prompt, isAnswer: true }
@@ -546,10 +548,12 @@ class Conversation {
     this.remember({ unfinished: { ...answered, after: this.seen - 1, answered: ids } })
     while (reply.node.nextSibling) reply.node.nextSibling.remove() // about an earlier answer
     reply.goOn()
-    this.run(said, reply, answered, { messages: [{ id: 'reply', role: 'assistant', parts }] })
+    this.run(userMessage, reply, answered, {
+      messages: [{ id: 'reply', role: 'assistant', parts }],
+    })
   }
 
-  async run(said, reply, prompt, request) {
+  async run(userMessage, reply, prompt, request) {
     const stop = (this.stop = new AbortController())
     reply.node.ariaBusy = 'true'
     this.log.classList.add('busy')
@@ -563,20 +567,20 @@ class Conversation {
       }
       if (reply.error) throw new Failure(...reply.error)
       if (!reply.metadata) throw new TypeError('the stream was cut')
-      this.commit(said, reply, prompt)
+      this.commit(userMessage, reply, prompt)
     } catch (error) {
       const failure = stop.signal.aborted ? new Failure('stopped', '') : asFailure(error)
-      await this.rollBack(said, reply, failure, prompt)
+      await this.rollBack(userMessage, reply, failure, prompt)
     }
     reply.node.ariaBusy = 'false'
     this.log.classList.remove('busy')
     this.stop = null
     if (this === current && find('keys').textContent === RUNNING) hint('')
     if (isListed(this.session)) show()
-    else follow() // another tab has ended it
+    else follow() // another tab ended the session
   }
 
-  commit(said, reply, prompt) {
+  commit(userMessage, reply, prompt) {
     const { turn, dropped } = reply.metadata
     const expected = prompt.replaces ?? (prompt.isAnswer ? turn : this.seen + 1)
     const waits = reply.asked.size > 0
@@ -584,42 +588,42 @@ class Conversation {
     this.remember({ unfinished: null })
     if (dropped || turn > expected) {
       this.save(change)
-      this.load() // another tab continued the session, or what waited is gone
-      if (dropped) this.ready.then(() => this.note('The turn that waited was dropped.'))
+      this.load() // another tab continued the session, or the pending turn is gone
+      if (dropped) this.ready.then(() => this.note('The pending turn was dropped.'))
       return
     }
     if (turn < expected) {
-      const what = 'The server had lost this session. It began anew here, without what is above.'
-      said.before(element('p', 'notice', what))
+      const what = 'The server lost this session. It started again here, without the turns above.'
+      userMessage.before(element('p', 'notice', what))
     }
     reply.metadata.cut = prompt.cut
     reply.finish()
-    if (said.previousSibling?.classList.contains('cut')) said.previousSibling.remove()
-    if (prompt.cut) said.before(element('p', 'note cut', prompt.cut))
+    if (userMessage.previousSibling?.classList.contains('cut')) userMessage.previousSibling.remove()
+    if (prompt.cut) userMessage.before(element('p', 'note cut', prompt.cut))
     this.seen = turn
-    this.offerChanges(said, reply, { id: prompt.id, text: prompt.text })
+    this.offerChanges(userMessage, reply, { id: prompt.id, text: prompt.text })
     const { recalled, ...facts } = reply.facts
     this.remember({ turns: { ...factsBefore(this.known.turns, turn), [turn]: { recalled } } })
     this.share({ ...factsBefore(this.shared, turn), [turn]: facts })
     this.save(change)
-    if (unkept.has(SESSIONS) && !isWarned) this.note(UNSTORED)
-    isWarned ||= unkept.has(SESSIONS)
+    if (unstored.has(SESSIONS) && !isWarned) this.note(UNSTORED)
+    isWarned ||= unstored.has(SESSIONS)
     say(waits ? 'This turn waits for your approval.' : `Committed as turn ${turn}.`)
   }
 
-  async rollBack(said, reply, failure, prompt) {
+  async rollBack(userMessage, reply, failure, prompt) {
     const { type, message } = failure
     const isConflict = type === 'session_conflict'
     const isShort = prompt.replaces || prompt.isAnswer || isConflict // the log lacks turns
     let consequence = isShort ? UNKNOWN : `${UNKNOWN} Try again: it will not run twice.`
     consequence += ` ${ASKING}`
-    // The page has left before the end of the turn, so it asks for the outcome.
+    // The page left before the end of the turn, so it asks for the outcome.
     const soon = { signal: AbortSignal.timeout(5000) }
     const asks = isShort || type === 'stopped' || isUnknown(type)
     const messages = asks ? await this.readTurns(soon).catch(() => null) : []
     let unfinished = { ...this.known.unfinished, failure: { type, message } }
     if (isConflict && prompt.replaces) {
-      const { text, how } = prompt // an edited text becomes a prompt of its own
+      const { text, how } = prompt // an edited text becomes a new prompt
       const after = messages?.at(-1)?.metadata.turn ?? this.seen
       unfinished = how ? { id: newId(), text, after, failure: unfinished.failure } : null
     }
@@ -636,7 +640,7 @@ class Conversation {
     }
     reply.finish()
     if (REFUSED.includes(type) && !isShort && this === current) {
-      said.remove()
+      userMessage.remove()
       reply.node.remove()
       this.recompose(prompt)
       return hint(`Not sent: ${message}`)
@@ -645,11 +649,11 @@ class Conversation {
     const retry = () => {
       reply.node.remove()
       if (isShort) this.load()
-      else this.takeTurn(prompt, said)
+      else this.takeTurn(prompt, userMessage)
     }
     const edit = () => {
       reply.node.remove()
-      said.remove()
+      userMessage.remove()
       this.recompose(prompt)
     }
     const shown = this.fail(failure, consequence, retry, isShort ? undefined : edit)
@@ -657,12 +661,12 @@ class Conversation {
   }
 }
 
-/** Return the facts about the turns before one. */
+/** Return the data of the turns before this turn. */
 function factsBefore(turns, turn) {
   return Object.fromEntries(Object.entries(turns ?? {}).filter(([number]) => number < turn))
 }
 
-/** Return a test of a part: whether it waits for the answer to one of these approvals. */
+/** Return a predicate: does a part wait for an answer to these approvals? */
 function isOneOf(ids) {
   return ({ state, approval }) => state === 'approval-requested' && ids?.includes(approval.id)
 }
@@ -688,7 +692,7 @@ async function call(session, path, options = {}) {
   if (error?.type) throw new Failure(error.type, error.message)
   const isRedirect = type === 'opaqueredirect'
   if (ok || isRedirect || status === 401) throw new Failure('signed_out', SIGNED_OUT)
-  throw new Failure(`http_${status}`, `A proxy answered in place of the agent: ${status}.`)
+  throw new Failure(`http_${status}`, `A proxy answered instead of the agent: ${status}.`)
 }
 
 /** Return the header of the token: the browser needs Authorization for a proxy's password. */
@@ -697,7 +701,7 @@ function authorization() {
   return token ? { 'X-API-Token': token } : {}
 }
 
-/** Show the model and the tools of the agent; behind a token, after it was entered. */
+/** Show the model and the tools of the agent, after the token if it is needed. */
 async function describeAgent() {
   const response = await fetch('agent.json', { headers: authorization() }).catch(() => null)
   const { model, tools } = (await response?.json().catch(() => null)) ?? {}
@@ -710,7 +714,7 @@ async function describeAgent() {
   find('agent').title = parts.join('\n')
 }
 
-/** Ask for the token, unless it was given meanwhile; return whether there is one to try. */
+/** Ask for the token unless it was entered already; return whether there is a token. */
 async function askToken(refused) {
   if (dialog.open) {
     await new Promise((resolve) => dialog.addEventListener('close', resolve, { once: true }))
@@ -748,7 +752,7 @@ function asFailure(error) {
 
 // Dialogs and layout ----------------------------------------------------------------------------
 
-/** Ask for a confirmation, or for a text where there is a label; null is no. */
+/** Ask for a confirmation or, with a label, for a text; null means no. */
 function ask(question, confirm, label = '') {
   find('question').textContent = question
   find('confirm').textContent = confirm
@@ -779,7 +783,7 @@ function scrollDown(always = false) {
   find('latest').hidden = isAtEnd
 }
 
-/** Show why a message was not sent below the composer, until its text is changed. */
+/** Show the reason of an unsent message below the composer, until its text changes. */
 function hint(text) {
   find('keys').textContent = text || KEYS
   find('keys').classList.toggle('reason', Boolean(text))
@@ -790,7 +794,7 @@ function draftKey(id) {
   return `${NAME}: ${id}: draft`
 }
 
-/** Put a text into the composer, which keeps it for this session over a reload. */
+/** Put a text into the composer; it survives a reload of this session. */
 function compose(text) {
   prompt.value = text
   keepDraft()
@@ -804,7 +808,7 @@ function keepDraft() {
   else remove('sessionStorage', key)
 }
 
-/** Make the composer as high as its text: not all browsers do. */
+/** Fit the height of the composer to its text: not all browsers do. */
 function grow() {
   prompt.style.height = 'auto'
   prompt.style.height = `${prompt.scrollHeight}px`
@@ -812,7 +816,7 @@ function grow() {
 
 function stopTurn() {
   current.stop?.abort()
-  prompt.focus() // the button that had it is gone
+  prompt.focus() // the focused button is gone
 }
 
 function toggleSidebar(isOpen) {
@@ -822,7 +826,7 @@ function toggleSidebar(isOpen) {
 
 // Input -----------------------------------------------------------------------------------------
 
-/** Whether a key belongs to an input method; Safari says so of Enter by its code only. */
+/** Return whether a key belongs to an input method; Safari marks Enter only by its code. */
 function isComposing({ isComposing, keyCode }) {
   return isComposing || keyCode === 229
 }
@@ -838,9 +842,9 @@ async function send() {
   prompt.focus()
   const { session } = conversation
   const title = session.title || text.trim().replace(/\s+/g, ' ').slice(0, 80)
-  const said = conversation.addPrompt(text)
+  const userMessage = conversation.addPrompt(text)
   saveSession(Object.assign(session, { title }))
-  conversation.takeTurn({ id: newId(), text }, said)
+  conversation.takeTurn({ id: newId(), text }, userMessage)
 }
 
 find('composer').onsubmit = (event) => {
@@ -855,17 +859,17 @@ prompt.onkeydown = (event) => {
 prompt.oninput = keepDraft
 prompt.onpaste = (event) => {
   const { files, types } = event.clipboardData
-  // A copied table comes as a picture, too: its text is pasted.
+  // A copied table has a picture, too: paste its text.
   if (files.length === 0 || types.includes('text/plain')) return
   event.preventDefault()
   hint(NO_FILES)
 }
 document.ondragover = (event) => {
-  if (event.dataTransfer.types.includes('Files')) event.preventDefault() // or there is no drop
+  if (event.dataTransfer.types.includes('Files')) event.preventDefault() // enables drop
 }
 document.ondrop = (event) => {
   if (!event.dataTransfer.types.includes('Files')) return
-  event.preventDefault() // the browser would open the file in place of the page
+  event.preventDefault() // the browser would open the file and leave the page
   hint(NO_FILES)
 }
 document.onkeydown = (event) => {
@@ -885,13 +889,13 @@ actor.oninput = () => {
 transcript.onscroll = () => {
   const { scrollHeight, scrollTop, clientHeight } = transcript
   const isNear = scrollHeight - scrollTop - clientHeight < 40
-  // A browser scrolls up, too, when the content becomes shorter for a moment.
+  // Browsers also scroll up when the content is shorter for a moment.
   const isByReader = scrollHeight === lastHeight || performance.now() - lastInput < 1000
   isAtEnd = isNear || (isAtEnd && !(scrollTop < lastTop && isByReader))
   lastTop = scrollTop
   lastHeight = scrollHeight
   if (isNear) find('latest').hidden = true
-  else scrollDown() // what has grown meanwhile is no reason to stay behind
+  else scrollDown() // follow grown content
 }
 for (const type of ['wheel', 'touchmove', 'keydown', 'pointerdown']) {
   transcript.addEventListener(type, () => (lastInput = performance.now()), { passive: true })

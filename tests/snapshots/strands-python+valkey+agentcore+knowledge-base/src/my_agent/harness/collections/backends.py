@@ -1,4 +1,4 @@
-"""The backends that this project has code for, and the others that a file may name."""
+"""The backends of collections: those that this project supports, and the others."""
 
 from typing import Literal
 
@@ -10,12 +10,12 @@ from .session_backend import ValkeyConfig
 
 
 class OtherConfig(Extensible):
-    """A backend of a type that this project has no code for. Its other fields are not read."""
+    """A backend of a type that this project does not support. Its other fields are ignored."""
 
     type: Literal["s3", "custom"]
 
     def secret_refs(self) -> list[SecretRef]:
-        """Return nothing: an agent that uses the collection does not start."""
+        """Return no references: an agent that uses the collection does not start."""
         return []
 
     def findings(self, document: Document, status: str, lifetime: str) -> Findings:
@@ -24,7 +24,7 @@ class OtherConfig(Extensible):
 
 
 BackendConfig = ValkeyConfig | AgentCoreConfig | KnowledgeBaseConfig | OtherConfig
-# The answers that bring the code of a type, where they are not its name.
+# The template answers that add the code of a type, if they differ from its name.
 ANSWERS = {
     "agentcore_memory": "long_term_memory=agentcore-and-knowledge-base",
     "knowledge_base": "long_term_memory=agentcore-and-knowledge-base",

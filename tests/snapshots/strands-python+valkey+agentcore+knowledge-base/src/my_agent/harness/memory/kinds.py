@@ -1,4 +1,4 @@
-"""The kinds of long-term memory that this project has code for."""
+"""The kinds of long-term memory that this project supports."""
 
 from typing import Protocol
 
@@ -15,25 +15,25 @@ from .statements import Named
 
 
 class Kind(Protocol):
-    """A kind of long-term memory, whose memories share their clients."""
+    """A kind of long-term memory; its memories share clients."""
 
     def __init__(self, settings: MemorySettings, secrets: Secrets) -> None: ...
 
     @staticmethod
     def statements(project: Project, collection: Collection, arn: str) -> list[Named]:
-        """Return what the IAM policy allows, by purpose; `arn` is the start of ARNs."""
+        """Return the IAM statements of a collection, by purpose; `arn` is the prefix of ARNs."""
 
     @staticmethod
     def erasure_statements(collection: Collection, arn: str) -> list[Named]:
-        """Return what `forget` needs besides these, by purpose."""
+        """Return the additional IAM statements of `forget`, by purpose."""
 
     def open(self, collection: Collection) -> Memory:
-        """Return the memory of a collection, without a call."""
+        """Return the memory of a collection, without network calls."""
 
     async def check(
         self, collection: MemoryCollection, document: Document, project_id: str | None
     ) -> list[Finding]:
-        """Return where a resource does not match the file. Raises MemoryUnavailable."""
+        """Return differences between a resource and its file. Raises MemoryUnavailable."""
 
 
 # By the type of the backend.
