@@ -45,7 +45,8 @@ export class LambdaTransport implements Transport {
       return toAnswer(answer.Payload ?? Buffer.of())
     } catch (error) {
       if (error instanceof StoreUnavailable) {
-        throw new StoreUnavailable(error.message.replace(/\n[^]*/, '')) // omit hints that the SDK adds
+        // Omit the hints that the SDK adds.
+        throw new StoreUnavailable(error.message.replace(/\n[^]*/, ''))
       }
       const { $metadata } = error as Partial<LambdaServiceException>
       const status = $metadata?.httpStatusCode ?? 0
@@ -64,7 +65,8 @@ export class LambdaTransport implements Transport {
     const client = new LambdaClient({
       ...(region && { region }),
       maxAttempts: 1,
-      requestHandler: { socketAcquisitionWarningTimeout: 1 }, // its timer would outlive a failed call
+      // Its timer would outlive a failed call.
+      requestHandler: { socketAcquisitionWarningTimeout: 1 },
       streamCollector: (stream: AsyncIterable<Uint8Array>) => readBody(stream, this.#maxBytes),
     })
     await client.config.region().catch(() => {

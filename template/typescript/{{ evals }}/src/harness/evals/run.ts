@@ -135,7 +135,8 @@ export class Runner {
       const failure = await runtime.start(turn, { signal: stop }).then(() => null, asAgentError)
       stop.throwIfAborted()
       if (failure?.retryAfter) {
-        await sleep(failure.retryAfter * 1000, undefined, { signal: stop }) // unchanged session: retry
+        // The session is unchanged, so the turn can be retried.
+        await sleep(failure.retryAfter * 1000, undefined, { signal: stop })
         continue
       }
       return {

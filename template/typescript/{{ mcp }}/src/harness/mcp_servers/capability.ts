@@ -1,7 +1,7 @@
 // The MCP servers as a capability: their tools, each under a unique name.
 //
-// A server that is down causes only a warning. The next turn reconnects in the background; a call of
-// one of its tools reconnects first.
+// A server that is down causes only a warning. The next turn reconnects in the background; a call
+// of one of its tools reconnects first.
 
 import type { Ajv } from '@modelcontextprotocol/client/validators/ajv'
 

@@ -145,7 +145,8 @@ class Connection {
       this.#end()
       this.#endGroup()
     }
-    client.onerror = () => this.#received++ // invalid messages count too; a failed call reports itself
+    // Invalid messages count too; a failed call reports itself.
+    client.onerror = () => this.#received++
     if (url) {
       const transport = new mcp.StreamableHTTPClientTransport(new URL(url), {
         requestInit: { headers },

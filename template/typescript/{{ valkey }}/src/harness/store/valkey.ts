@@ -456,7 +456,8 @@ async function connect(
 }
 
 async function start(client: Client, end: AbortController, failure: Open['failure']) {
-  client.on('error', (error: Error) => (failure.cause = error)) // without a listener, the client prints the error
+  // Without a listener, the client prints the error.
+  client.on('error', (error: Error) => (failure.cause = error))
   client.once('end', () => {
     failure.cause ??= new StoreUnavailable('the connection was closed')
     end.abort()

@@ -87,7 +87,8 @@ def _question(tool: str, given: Any) -> str:
     if len(arguments) <= SHORT:
         return f"Run {name} {arguments}? [y/N/reason] "
     # A long text could end in a forged question, so the last line names the tool again.
-    return f"Run {name} {arguments}\nRun {name} with these {len(arguments):,} characters? [y/N/reason] "
+    question = f"Run {name} with these {len(arguments):,} characters? [y/N/reason] "
+    return f"Run {name} {arguments}\n{question}"
 
 
 def _read_denial(denial: Any) -> tuple[Any, str]:

@@ -98,7 +98,8 @@ async function* completed(events: AsyncIterable<Event>): AsyncGenerator<Event> {
       reason = event.delta.stop_reason ?? reason
       if (reason === 'pause_turn') throw new AgentError('reply_incomplete', '', 'pauseTurn')
     }
-    if (event.type === 'message_stop' && !reason) break // the SDK would accept the answer as complete
+    // The SDK would accept the answer as complete.
+    if (event.type === 'message_stop' && !reason) break
     hasStopped ||= event.type === 'message_stop'
     yield event
   }

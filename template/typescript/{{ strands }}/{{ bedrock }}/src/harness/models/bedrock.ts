@@ -112,7 +112,8 @@ export async function vendorFindings(settings: CoreSettings): Promise<Finding[]>
   const hint = 'AWS_REGION is not set: MODEL needs it, for example us-east-1.'
   if (!(await region().catch(() => ''))) return [diagnostic('SET-AWS_REGION', hint)]
   try {
-    vendorModel({ ...settings, promptCache: 0 }, {}) // without caching: the SDK warns for some models
+    // Without caching: the SDK warns for some models.
+    vendorModel({ ...settings, promptCache: 0 }, {})
     return []
   } catch (error) {
     return [diagnostic('SET-AWS', `MODEL cannot use Bedrock: ${(error as Error).message}`)]

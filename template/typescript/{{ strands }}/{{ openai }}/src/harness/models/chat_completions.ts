@@ -99,7 +99,8 @@ class ChatModel extends Model {
       const hasReasoning = Object.values(fields).some((value) => String(value) !== '')
       if (!hasBegun && (hasReasoning || delta?.tool_calls?.length)) {
         hasBegun = true
-        const begin = { type: 'reasoningContentDelta' as const, text: '' } // empty, only signals the start
+        // The empty text only signals the start.
+        const begin = { type: 'reasoningContentDelta' as const, text: '' }
         yield { type: 'modelContentBlockDeltaEvent', delta: begin }
       }
       for (const part of delta?.tool_calls ?? []) {
