@@ -129,7 +129,7 @@ def test_forget_deletes_the_documents_of_one_actor(agent: Agent, who: str) -> No
     result = agent.run("forget", "--actor", who, "--json")
     report = json.loads(result.stdout)
     assert (result.returncode, report["records"], report["could_not"]) == (0, 25, []), result
-    assert any("for some minutes more" in note for note in report["notes"])
+    assert any("for a few more minutes" in note for note in report["notes"])
     assert agent.kept(who) == []
     kept = agent.bedrock.service.texts(agent.base)
     assert {f"Of {namespace}." for namespace in others} <= {*kept}
@@ -177,7 +177,10 @@ def test_check_lists_documents_that_were_accepted_and_not_indexed(agent: Agent, 
     found = [it for it in json.loads(done.stdout)["diagnostics"] if it["id"] == "AML-W241"]
     assert len(found) == 11, done
     reasons = [it["message"].partition(" is ")[2] for it in found]
-    assert reasons[:2] == ["IGNORED: no reason.", "FAILED: The embedding model is not available."]
+    assert reasons[:2] == [
+        "IGNORED: unknown reason.",
+        "FAILED: The embedding model is not available.",
+    ]
     assert found[-1]["message"] == "2 more documents are not indexed."
     assert kept.refused is None
 
@@ -190,7 +193,7 @@ def test_a_document_that_fails_after_it_was_accepted_is_in_the_log(agent: Agent,
         for text in (CAT, "My dog is called Rex."):
             assert agent.chat(who, server).say(text).turn == 1
             agent.idle(server)
-        assert server.log.count("1 of 1 documents are not indexed: `check --connect` says") == 1
+        assert server.log.count("1 of 1 documents are not indexed: run `check --connect`") == 1
         assert agent.bedrock.calls.count("GetKnowledgeBaseDocuments") == 1
         assert CAT not in server.log
     finally:

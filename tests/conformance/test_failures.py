@@ -104,7 +104,7 @@ def test_only_a_provider_that_is_busy_makes_a_caller_try_again_later(chat: Chat)
         reply = chat.say(f"{status}.", ["Let me see. ", COUNT], [Refuse(status)], headers=JSON)
         assert_failed(reply, 502, "model_failed", chat.session)
         seconds = int(reply.headers.get("Retry-After", 0))
-        told[status] = (1 <= seconds <= 60, "retry later" in reply.json["error"]["message"])
+        told[status] = (1 <= seconds <= 60, "retry later" in reply.json["error"]["message"].lower())
         shown = chat.say(f"{status}, too.", ["Let me see. ", COUNT], [Refuse(status)])
         assert shown.events[-1] == ("error", reply.json), "in mid-stream, too"
     assert told == {status: (status in BUSY, status in BUSY) for status in told}

@@ -98,9 +98,9 @@ def test_what_is_no_release_is_not_published(
 ) -> None:
     words = ("example", NAME, str(tmp_path / "new"), "--push", str(repository))
     (root / "copier.yml").write_text((root / "copier.yml").read_text() + "\n")
-    hooks(*words).refused(1, "only a release is published")
+    hooks(*words).refused(1, "only a release can be published")
     commit(root, "Not tagged")
-    hooks(*words).refused(1, "only a release is published")
+    hooks(*words).refused(1, "only a release can be published")
     assert not (tmp_path / "new").exists()
     assert git(repository, "for-each-ref") == ""
 

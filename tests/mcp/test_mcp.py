@@ -254,8 +254,7 @@ LINES = [
     "odd: tool broken is left out: its schema is not valid",
     "odd: tool long is left out: its description and schema are too long",
     "many: the limit of 128 tools, including the agent's, is reached; further tools are left out",
-    "says: it answered with an error: the licence\\u001b[31m has expired; "
-    "the next turn reconnects",
+    "says: it answered with an error: the licence\\u001b[31m has expired; the next turn reconnects",
     "refuses: it answered with an error: no tools today; the next turn reconnects",
     "grows: lists 2 tools, 2 are offered",
     "odd: lists 13 tools, 9 are offered",

@@ -64,7 +64,7 @@ FAULTS = [
         "    elif is_blank(text)",
         "    elif is_blank(turn.reply)",
     ),
-    Fault("a cut stream is a turn", TURN, "result is None or not is_whole", "result is None"),
+    Fault("a cut stream is a turn", TURN, "not (is_whole or stage.has_final_result)", "False"),
     Fault(
         "a reply that is cut by its length is a turn",
         TURN,

@@ -509,7 +509,7 @@ def test_a_tool_that_asks_for_approval_fails_its_turn_at_once(target: str, tmp_p
     assert "timed out" not in refused
     assert after, "the session goes on"
     if target == "vercel-python":
-        assert "The tool word_count asks for an approval" in refused
+        assert "The tool word_count needs an approval" in refused
 
 
 @pytest.mark.parametrize("target", TARGETS)

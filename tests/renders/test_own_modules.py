@@ -154,9 +154,7 @@ def test_own_numbers_are_declared_and_may_be_negative_or_long(project: Path) -> 
     assert "SET-WORKERS workers is not declared: use integer(10, 0, 100), for example." in checked
     assert "SET-OFFSET" not in checked
     assert "SET-OFFSET" not in run(project, "check", OFFSET="999999999999").stdout
-    assert (
-        "OFFSET is '-11': use a whole number" in run(project, "check", OFFSET="-11").stdout
-    )
+    assert "OFFSET is '-11': use a whole number" in run(project, "check", OFFSET="-11").stdout
 
 
 @pytest.mark.parametrize(

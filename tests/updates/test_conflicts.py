@@ -79,7 +79,7 @@ def test_a_line_that_both_sides_changed_is_a_conflict_and_nothing_else_is(
     assert text.count("<<<<<<<") == 1
 
     readme = (project / "README.md").read_text("utf-8")
-    assert f"Renew `{lock}` by `{renew}`, or CI fails.\n" in readme
+    assert f"Update `{lock}` with `{renew}`: CI fails if it is out of date.\n" in readme
     assert grep(project, readme) == [agent]
     assert grep(project, (project / "AGENTS.md").read_text("utf-8")) == [agent]
     assert git(project, "diff", "--name-only", "--diff-filter=U").split() == [agent]

@@ -1,4 +1,4 @@
-// Tests of your tools; the echo model calls them. Updates keep your edits.
+// Tests of your tools, which the offline model calls. Updates leave this file alone.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'

@@ -1,4 +1,4 @@
-"""Your capabilities and settings: see docs/capabilities.md. Updates keep your edits."""
+"""Capabilities and settings of your own; docs/capabilities.md has one. Updates leave it alone."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from .harness import Capability, CoreSettings
 
 @dataclass(frozen=True)
 class OwnSettings(CoreSettings):
-    """Your settings: ORDERS_URL sets `orders_url: str = string(...)`, for example."""
+    """Your settings, such as `orders_url: str = string(...)`, which is read from ORDERS_URL."""
 
 
 OWN_CAPABILITIES: list[type[Capability]] = []

@@ -1,7 +1,7 @@
-"""Your HTTP routes, besides POST /invocations and GET /ping. Updates keep your edits."""
+"""Routes of your own, besides POST /invocations and GET /ping. Updates leave this file alone."""
 
 from .harness import Handler, Route
 
-# Handlers by method and path. The harness checks Host, Origin, API_TOKEN and actor first. A handler
-# takes a Starlette request and the Runtime, and returns a Starlette response. See docs/routes.md.
+# By method and path. Host, Origin, API_TOKEN and actor are checked before a handler is called with
+# a Starlette request and the Runtime; it returns a Starlette response. See docs/routes.md.
 ROUTES: dict[str, Handler | Route] = {}

@@ -219,7 +219,7 @@ export function isPlainHttp(url: string): boolean {
 
 /** Return a URL without its user and password. */
 export function withoutPassword(url: string): string {
-  return url.replace(/(\/\/|^|(?<=[,\s]))[^,\s]*@/g, '$1').replace(/\?[^,\s]*/g, '')
+  return url.replace(/((?:\w[\w+.-]*:\/\/)?)[^,\s]*@/g, '$1').replace(/\?[^,\s]*/g, '')
 }
 
 /** Return the items of a comma-separated list, in lower case. */

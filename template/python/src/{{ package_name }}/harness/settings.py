@@ -153,7 +153,8 @@ def is_plain_http(url: str) -> bool:
 
 def without_password(url: str) -> str:
     """Return a URL, or a list of them, to show: without users, passwords and queries."""
-    return re.sub(r"\?[^,\s]*", "", re.sub(r"(//|^|(?<=[,\s]))[^,\s]*@", r"\1", url))
+    without_user = re.sub(r"((?:\w[\w+.-]*://)?)[^,\s]*@", r"\1", url)
+    return re.sub(r"\?[^,\s]*", "", without_user)
 
 
 def read_env_file() -> list[Finding]:

@@ -31,7 +31,7 @@ class StoreServer:
 
     def __enter__(self) -> Self:
         moto: Any = DomainDispatcherApplication(create_backend_app)
-        # Not threaded: moto compares and writes in two steps, so two concurrent saves could succeed.
+        # Not threaded: moto compares and writes in two steps, so both of two saves could succeed.
         self._server = make_server("127.0.0.1", 0, moto, request_handler=_Quiet)
         self.port = self._server.server_port
         threading.Thread(target=self._server.serve_forever, args=[0.01], daemon=True).start()
