@@ -263,7 +263,7 @@ def test_the_model_is_paid_a_few_times_for_a_turn(
         agent.provider.summarize = usual
     assert len(agent.provider.summaries()) == before + calls
     assert agent.kept(who) == ["She likes tea."], "what needs no model is recorded"
-    assert "notes: turns not recorded: 1 (the model " in agent.server.log
+    assert "notes: turns not recorded: 1 (the model" in agent.server.log
 
 
 @pytest.mark.usual("strands-python", "vercel-typescript")

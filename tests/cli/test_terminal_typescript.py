@@ -293,7 +293,7 @@ def test_a_reply_is_drawn_while_it_streams_and_stays_after_ctrl_c(
     chat.type(f"Show.{ENTER}")
     chat.expect("• d")
     chat.type(CTRL_C)
-    chat.expect(r"kept\.\r\n> $")
+    chat.expect(r"saved\.\r\n> $")
     assert screen(chat.seen, 80)[-5:] == [
         "One [2J]0;title",
         "",
