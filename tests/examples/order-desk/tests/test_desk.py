@@ -91,9 +91,10 @@ async def test_a_complaint_becomes_a_value_and_leaves_no_session() -> None:
     facts = {"order_id": "1001", "wants_refund": True, "summary": "The teapot leaks."}
     async with open_client(ToolCall("Complaint", facts)) as client:
         mail = b"The teapot of order 1001 leaks. I want my money back."
-        headers = {"Content-Type": "text/plain"}
+        actor = "X-Amzn-Bedrock-AgentCore-Runtime-User-Id"
+        headers = {"Content-Type": "text/plain", actor: "ada"}
         assert (await client.post(mail, path="/complaints", headers=headers)).body == facts
-        assert await client.runtime.sessions.list(None) == []
+        assert await client.runtime.sessions.list("ada") == []
 
 
 async def test_outcomes_are_counted_as_they_are() -> None:
