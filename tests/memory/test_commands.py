@@ -252,7 +252,7 @@ def test_what_waits_or_runs_while_an_actor_is_forgotten_is_not_recorded(
     for memory in (agent.notes, agent.team):
         assert len(agent.said(memory, who)) == (2 if agent.store else 6), "what is new"
     notes = "".join(report["notes"])
-    assert "run this again then" in notes
+    assert "run this again" in notes
     assert ("are recorded after this" in notes) == (agent.store is None)
 
 
@@ -362,7 +362,7 @@ def test_check_looks_at_the_memory_when_it_is_asked_to(resting: Agent, trial: Ho
     calls.clear()
     unseen = findings(trial, {}, fitting, "--connect")
     assert list(unseen) == ["AML-W247"]
-    assert "no AWS credentials" in unseen["AML-W247"]
+    assert "AWS credentials are missing" in unseen["AML-W247"]
     assert calls.count() == 0
 
 

@@ -120,7 +120,7 @@ def test_a_route_searches_and_adds_and_knows_what_failed(
     # It is this actor's: another one finds nothing of it.
     assert ask(search="green tea", stores=["notes"], actor=f"{who}-2")["found"] == []
     for actor in (f"{who}/x", "", "a b", "é"):
-        assert ask(search="tea", actor=actor)["refused"].startswith("This is no actor id")
+        assert ask(search="tea", actor=actor)["refused"].startswith("The actor id is invalid")
     assert "Store x does not exist" in ask(search="tea", stores=["x"])["refused"]
     assert "Store x does not exist" in ask(add="tea", stores=["x"])["refused"]
     assert ask(add=" ")["refused"] == "The text is blank: add a text with content."

@@ -571,7 +571,7 @@ def test_check_names_what_the_agent_lacks(own: Path, name: str) -> None:
     # Python would take the bytecode of another text of this size and second.
     said = run(own, "check", PYTHONDONTWRITEBYTECODE="1")
     path.write_text(text)
-    assert re.search(rf"(?m)^{path.relative_to(own)}:0 AGENT {name} is not ", said), said
+    assert re.search(rf"(?m)^{path.relative_to(own)}:0 AGENT {name} is missing", said), said
     assert said.endswith("1 errors, 0 warnings\n")
 
 

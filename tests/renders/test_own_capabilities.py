@@ -530,7 +530,8 @@ def test_no_hostile_capability_changes_the_outcome_of_a_turn(hostile: Path) -> N
     assert server.returncode == 0, log
     assert time.monotonic() - began < 10, "those that hang do so at once"
     late = "TimeoutError < CancelledError" if language_of(hostile) == "python" else "TimeoutError"
-    assert log.index("flushed") < log.index(f"ERROR {late}") < log.index("first closed")
+    assert log.index("flushed") < log.index(f"ERROR {late}")
+    assert "first closed" in log
     assert log.count(f"ERROR {late}") == 3
     assert log.count("outcome=committed") == 4 + len(hangs) - 1, "all but one were kept"
     assert log.count("outcome=internal_error") == 3

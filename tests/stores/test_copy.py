@@ -80,7 +80,7 @@ def test_sessions_move_to_a_store_of_another_kind(agents: Agents, provider: Prov
     assert store.turns(chats["busy"].session) == len(said) + 1
     restored = home.run("sessions", "restore", chats["quiet"].session, kept[0])
     assert restored.returncode == 0, restored
-    assert "3 sessions continued there" in run(home, "--from", "./kept")
+    assert "3 sessions continued in the other store" in run(home, "--from", "./kept")
     assert moved_chats["quiet"].recalled() == echoed("quiet 0.", "quiet 1.", "quiet 2.")
 
 
@@ -140,7 +140,7 @@ def test_a_copy_follows_its_session_until_it_is_continued(
     value["app_data"]["pending"] = {"calls": []}
     others.write(two.session, json.dumps(value).encode())
     assert two.say("Three.", headers=JSON).turn == 3
-    assert "1 session continued there" in run(home, "--to", "others")
+    assert "1 session continued in the other store" in run(home, "--to", "others")
     assert others.turns(two.session) == 2
     assert two.end().status == 200
     assert run(home, "--to", "others", "--end") == "0 sessions copied, 1 unchanged."
