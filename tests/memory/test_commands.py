@@ -253,7 +253,7 @@ def test_what_waits_or_runs_while_an_actor_is_forgotten_is_not_recorded(
         assert len(agent.said(memory, who)) == (2 if agent.store else 6), "what is new"
     notes = "".join(report["notes"])
     assert "run this again" in notes
-    assert ("are recorded after this" in notes) == (agent.store is None)
+    assert ("are recorded later" in notes) == (agent.store is None)
 
 
 @pytest.mark.usual("strands-python-valkey", "vercel-typescript-valkey")
