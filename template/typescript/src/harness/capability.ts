@@ -58,7 +58,7 @@ export class Capability<S extends CoreSettings = CoreSettings> implements Sessio
   get closesLast(): boolean {
     return false
   }
-  /** Return what is contacted, a line each, without passwords; `address` is the server's. */
+  /** Return lines for the start of `serve`, without passwords; `address` is that of the server. */
   describe?(address: string): string[]
   /** Return the session store; the first store wins. */
   sessionStore?(): SessionStore | undefined
