@@ -1,25 +1,27 @@
-"""Wrong modules of an owner in Python, and turns that run while a conversation ends."""
+"""Mistakes in the modules of an owner, and turns that run while a conversation ends."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
-from tests.installed import clean_environment, environment, link_environment, rendered
+from tests.installed import NODE, clean_environment, environment, link_environment, rendered
 
 pytestmark = pytest.mark.slow
 
-HANDLER = "async def answer(request, runtime): ...\n\n\n"
-WRONG = {
+PYTHON_HANDLER = "async def answer(request, runtime): ...\n\n\n"
+PYTHON_MISTAKES = {
     "name": (
         "routes.py",
-        HANDLER + "ROUTES = {'get /orders': answer}",
+        PYTHON_HANDLER + "ROUTES = {'get /orders': answer}",
         "ROUTES 'get /orders' is not a valid route: write it like 'GET /version'.",
     ),
     "taken": (
         "routes.py",
-        HANDLER + "ROUTES = {'GET /ping': answer}",
+        PYTHON_HANDLER + "ROUTES = {'GET /ping': answer}",
         "ROUTES The harness defines the route 'GET /ping': choose another path.",
     ),
     "value": (
@@ -34,7 +36,7 @@ WRONG = {
     ),
     "parameters": (
         "routes.py",
-        HANDLER + "ROUTES = {'GET /{a}/{a}': answer}",
+        PYTHON_HANDLER + "ROUTES = {'GET /{a}/{a}': answer}",
         "ROUTES 'GET /{a}/{a}' is not a valid route: Duplicated param name a at path /{a}/{a}",
     ),
     "final": (
@@ -42,13 +44,47 @@ WRONG = {
         "\nFINAL_TOOLS = ['word_count', 'hand_over']\n",
         "AGENT FINAL_TOOLS names 'hand_over', but no tool has this name.",
     ),
+    "missing": ("routes.py", "NOTHING = {}", "ROUTES ROUTES is missing: define it."),
     "tools": ("agent.py", "TOOLS", "AGENT TOOLS is missing: define it."),
     "prompt": ("agent.py", "SYSTEM_PROMPT", "AGENT SYSTEM_PROMPT is missing: define it."),
 }
-PROJECTS = ["vercel-python", pytest.param("strands-python", marks=pytest.mark.full)]
+TYPESCRIPT_HANDLER = "const answer = (_: unknown, response: any) => void response.end()\n"
+TYPESCRIPT_MISTAKES = {
+    "name": (
+        "routes.ts",
+        TYPESCRIPT_HANDLER + "export const ROUTES = { 'get /orders': answer }",
+        "ROUTES 'get /orders' is not a valid route: write it like 'GET /version'.",
+    ),
+    "taken": (
+        "routes.ts",
+        TYPESCRIPT_HANDLER + "export const ROUTES = { 'GET /ping': answer }",
+        "ROUTES The harness defines the route 'GET /ping': choose another path.",
+    ),
+    "value": (
+        "routes.ts",
+        "export const ROUTES = { 'GET /orders': 'answer' }",
+        "ROUTES The route 'GET /orders' is neither a handler nor a `route(handler)`.",
+    ),
+    "null": (
+        "routes.ts",
+        "export const ROUTES = { 'GET /orders': null }",
+        "ROUTES The route 'GET /orders' is neither a handler nor a `route(handler)`.",
+    ),
+    "missing": ("routes.ts", "export const NOTHING = {}", "ROUTES ROUTES is missing: export it."),
+    "final": (
+        "agent.ts",
+        "export const FINAL_TOOLS = ['word_count', 'hand_over']\n",
+        "AGENT FINAL_TOOLS names 'hand_over', but no tool has this name.",
+    ),
+    "tools": ("agent.ts", "TOOLS", "AGENT TOOLS is missing: export it."),
+    "prompt": ("agent.ts", "SYSTEM_PROMPT", "AGENT SYSTEM_PROMPT is missing: export it."),
+}
+MISTAKES = {"python": PYTHON_MISTAKES, "typescript": TYPESCRIPT_MISTAKES}
+PYTHON = ["vercel-python", pytest.param("strands-python", marks=pytest.mark.full)]
+TYPESCRIPT = ["vercel-typescript", pytest.param("strands-typescript", marks=pytest.mark.full)]
 
 
-@pytest.fixture(params=PROJECTS)
+@pytest.fixture
 def project(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     project = tmp_path / "project"
     shutil.copytree(rendered(request.param), project)
@@ -56,13 +92,23 @@ def project(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return project
 
 
+def modules_of(project: Path) -> Path:
+    """Return the folder of the owner's modules."""
+    folder = project / "src" / "my_agent"
+    return folder if folder.exists() else project / "src"
+
+
 def run(
     project: Path, *words: str, text: str = "", **settings: str
 ) -> subprocess.CompletedProcess[str]:
-    code = "from my_agent.main import cli; cli()"
-    variables = {"PORT": "0", "PYTHONPATH": str(project / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [str(NODE), "src/main.ts"]
+    variables = {"PORT": "0"}
+    if (project / "pyproject.toml").exists():
+        code = "from my_agent.main import cli; cli()"
+        command = [str(project / ".venv" / "bin" / "python"), "-c", code]
+        variables |= {"PYTHONPATH": str(project / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(
-        [str(project / ".venv" / "bin" / "python"), "-c", code, *words],
+        [*command, *words],
         cwd=project,
         env={**clean_environment(), **variables, **settings},
         input=text,
@@ -72,29 +118,46 @@ def run(
     )
 
 
-@pytest.mark.parametrize(("file", "content", "message"), WRONG.values(), ids=list(WRONG))
-def test_a_wrong_module_is_reported_in_a_sentence(
+def each_mistake(language: str, target: str, *marks: pytest.MarkDecorator) -> list[ParameterSet]:
+    """Return a row for each mistake of a language: the target, the file and the message."""
+    return [
+        pytest.param(target, *mistake, marks=marks, id=f"{target}-{name}")
+        for name, mistake in MISTAKES[language].items()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("project", "file", "content", "message"),
+    [
+        *each_mistake("python", "vercel-python"),
+        *each_mistake("python", "strands-python", pytest.mark.full),
+        *each_mistake("typescript", "vercel-typescript"),
+        *each_mistake("typescript", "strands-typescript", pytest.mark.full),
+    ],
+    indirect=["project"],
+)
+def test_a_mistake_in_a_module_is_reported_in_a_sentence(
     project: Path, file: str, content: str, message: str
 ) -> None:
-    path = project / "src" / "my_agent" / file
+    path = modules_of(project) / file
     text = path.read_text("utf-8")
     if content in ("TOOLS", "SYSTEM_PROMPT"):
-        content = text.replace(f"\n{content}", f"\nMY_{content}")
-    elif file == "agent.py":
+        # Only the start of a line defines the name.
+        content = re.sub(f"^(export const )?{content}\\b", r"\1NOTHING", text, flags=re.MULTILINE)
+    elif path.stem == "agent":
         content = text + content
     path.write_text(content, "utf-8")
-    line = f"src/my_agent/{file}:0 {message}"
+    line = f"{path.relative_to(project).as_posix()}:0 {message}"
     checked = run(project, "check")
     assert line in checked.stdout.splitlines(), checked
     assert (checked.returncode, checked.stderr) == (1, "")
-    served = run(project, "serve")
-    assert served.stderr == f"Error: {line}\n"
-    assert served.returncode == 1
-    if "AGENT" in message:
-        assert run(project, "chat", text="Hello.\n").stderr == f"Error: {line}\n"
+    for command in ("serve", "chat"):
+        started = run(project, command, text="Hello.\n")
+        assert started.stderr == f"Error: {line}\n"
+        assert started.returncode == 1
 
 
-LATER = '''"""A turn begins another one, whose end takes a while."""
+PYTHON_LATER = '''"""A turn begins another one, whose end takes a while."""
 
 import asyncio
 from typing import Any
@@ -125,12 +188,95 @@ class OwnSettings(CoreSettings):
 OWN_CAPABILITIES = [Later]
 '''
 
+TYPESCRIPT_LATER = """// A turn begins another one, whose end takes a while.
 
+import { setTimeout as sleep } from 'node:timers/promises'
+
+import { Capability, type Runtime, type Turn, TurnRequest } from './harness/index.ts'
+
+class Later extends Capability {
+  #runtime: Runtime | undefined
+
+  override async open(runtime: Runtime): Promise<void> {
+    this.#runtime = runtime
+  }
+  override committed(turn: Turn): void {
+    if (turn.sessionId === 'later') return
+    void this.#runtime?.spawn(new TurnRequest({ sessionId: 'later', prompt: 'Later.' }))
+  }
+  override async ended({ sessionId, outcome }: Turn): Promise<void> {
+    if (sessionId !== 'later') return
+    await sleep(500)
+    console.log(`later: ${outcome}`)
+  }
+}
+
+export const OWN_SETTINGS = {}
+export const OWN_CAPABILITIES = [Later]
+"""
+
+
+@pytest.mark.parametrize("project", [*PYTHON, *TYPESCRIPT], indirect=True)
 def test_chat_awaits_turns_that_were_spawned(project: Path) -> None:
-    (project / "src" / "my_agent" / "own_capabilities.py").write_text(LATER, "utf-8")
+    modules = modules_of(project)
+    path = next(modules.glob("own_capabilities.*"))
+    path.write_text(PYTHON_LATER if path.suffix == ".py" else TYPESCRIPT_LATER, "utf-8")
     done = run(project, "chat", text="Hello.\n")
     assert done.returncode == 0, done
     assert "later: committed" in done.stdout
+
+
+PYTHON_CLIENT = '''"""A capability with a client."""
+
+from .harness import Capability, CoreSettings, Runtime
+
+
+class Client(Capability):
+    async def open(self, runtime: Runtime) -> None:
+        print("opened")
+
+    async def close(self) -> None:
+        print("closed")
+
+
+class OwnSettings(CoreSettings):
+    pass
+
+
+OWN_CAPABILITIES = [Client]
+'''
+
+TYPESCRIPT_CLIENT = """// A capability with a client.
+
+import { Capability } from './harness/index.ts'
+
+class Client extends Capability {
+  override async open(): Promise<void> {
+    console.log('opened')
+  }
+  override async close(): Promise<void> {
+    console.log('closed')
+  }
+}
+
+export const OWN_SETTINGS = {}
+export const OWN_CAPABILITIES = [Client]
+"""
+
+
+@pytest.mark.parametrize("project", [*PYTHON, *TYPESCRIPT], indirect=True)
+def test_a_start_that_fails_closes_the_opened_capabilities(project: Path) -> None:
+    modules = modules_of(project)
+    path = next(modules.glob("own_capabilities.*"))
+    path.write_text(PYTHON_CLIENT if path.suffix == ".py" else TYPESCRIPT_CLIENT, "utf-8")
+    agent = next(modules.glob("agent.*"))
+    export = "" if agent.suffix == ".py" else "export const "
+    with agent.open("a", encoding="utf-8") as file:
+        file.write(f"\n{export}FINAL_TOOLS = ['hand_over']\n")
+    started = run(project, "serve")
+    assert started.returncode == 1
+    assert "FINAL_TOOLS names 'hand_over'" in started.stderr
+    assert started.stdout.splitlines()[-2:] == ["opened", "closed"]
 
 
 SETTINGS = """from dataclasses import dataclass
@@ -148,6 +294,7 @@ OWN_CAPABILITIES = []
 """
 
 
+@pytest.mark.parametrize("project", PYTHON, indirect=True)
 def test_own_numbers_are_declared_and_may_be_negative_or_long(project: Path) -> None:
     (project / "src" / "my_agent" / "own_capabilities.py").write_text(SETTINGS, "utf-8")
     checked = run(project, "check", WORKERS="many", OFFSET="-3").stdout
@@ -165,6 +312,7 @@ def test_own_numbers_are_declared_and_may_be_negative_or_long(project: Path) -> 
         ("ALLOWED_ORIGINS", "https://shop.example/?api_key=sswd"),
     ],
 )
+@pytest.mark.parametrize("project", [*PYTHON, *TYPESCRIPT], indirect=True)
 def test_check_shows_no_password(project: Path, variable: str, value: str) -> None:
     checked = run(project, "check", **{variable: value}).stdout
     assert f"SET-{variable} " in checked
@@ -172,6 +320,7 @@ def test_check_shows_no_password(project: Path, variable: str, value: str) -> No
     assert "cret" not in checked
 
 
+@pytest.mark.parametrize("project", PYTHON, indirect=True)
 @pytest.mark.parametrize("content", [b"A=\0B\n", "MODEL=a\n".encode("utf-16-le"), b"'A=B'=c\n"])
 def test_an_env_file_that_cannot_be_used_is_a_finding(project: Path, content: bytes) -> None:
     (project / ".env").write_bytes(content)

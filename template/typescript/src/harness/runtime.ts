@@ -9,8 +9,8 @@ import { abortOf } from './deadline.ts'
 import { CommandError, refuseErrors } from './findings.ts'
 import { announce, asAgentError, log, logging, logTurn, logUnexpected } from './log.ts'
 import { type LanguageModel, OfflineModel } from './echo_model.ts'
-import { type AgentModule, checkAgent, checkFinalTools, type Modules } from './modules.ts'
-import type { Options, Read, Runtime as RunningAgent } from './modules.ts'
+import { type AgentModule, checkAgent, checkFinalTools, checkRoutes } from './modules.ts'
+import type { Modules, Options, Read, Runtime as RunningAgent } from './modules.ts'
 import type { SpawnOptions, StartOptions } from './modules.ts'
 import { Turns } from './sessions/running_turns.ts'
 import { InProcess } from './sessions/session_store.ts'
@@ -278,6 +278,7 @@ export class Runtime implements RunningAgent {
         await capability.open?.(this)
         this.#opened.push(capability)
       }
+      if (this.agent.FINAL_TOOLS) refuseErrors(checkFinalTools(this.agent, this.toolNames))
     } catch (error) {
       await this.close()
       throw error instanceof AgentError ? new CommandError(error.detail || error.message) : error
@@ -314,6 +315,7 @@ export async function startRuntime(app: App): Promise<Runtime> {
   const agent = await app.load.agent()
   const capabilities = await app.makeCapabilities(settings)
   findings.push(...checkAgent(agent))
+  findings.push(...checkRoutes(await app.load.routes()))
   findings.push(...(await app.checkModel(settings)))
   findings.push(...(await checkAll(capabilities)))
   refuseErrors(findings)
@@ -322,6 +324,5 @@ export async function startRuntime(app: App): Promise<Runtime> {
   }
   const runtime = new Runtime(settings, agent, app.load, capabilities)
   await runtime.open()
-  if (agent.FINAL_TOOLS) refuseErrors(checkFinalTools(agent, runtime.toolNames))
   return runtime
 }

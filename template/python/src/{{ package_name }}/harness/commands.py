@@ -19,7 +19,7 @@ from .capability import Capability, check_all, overrides, ping_all
 from .enabled import COMMANDS, OPTIONS
 from .findings import Finding, diagnostic, errors_of, format_finding
 from .log import Formatter, describe
-from .modules import AgentModule, ModelModule, check_final_tools, check_modules
+from .modules import AgentModule, ModelModule, check_agent, check_final_tools
 from .project import Project
 from .settings import CoreSettings, proxy_variables
 from .terminal.chat import chat
@@ -92,15 +92,15 @@ class OutputWithoutReader(io.FileIO):
 @click.pass_obj
 def check(app: AgentApp, as_json: bool, connect: bool) -> None:
     """Report errors in settings and files; exit with 1 if any exist."""
+    from .http.routes import check_own_routes
+
     settings, findings = app.read_settings()
     modules = app.load()
     capabilities = app.make_capabilities(settings)
     findings += [*modules.model.check_model(settings), *check_all(capabilities)]
-    missing = check_modules(modules)
-    findings += missing or [
-        *check_own_tools(modules.agent, capabilities),
-        *check_runtime(modules.model, settings),
-    ]
+    missing = check_agent(modules.agent)
+    findings += missing or check_own_tools(modules.agent, capabilities)
+    findings += [*check_own_routes(modules.routes), *check_runtime(modules.model, settings)]
     if connect and not errors_of(findings):
         findings += asyncio.run(call_all(modules.model, settings, capabilities))
     errors = len(errors_of(findings))

@@ -5,7 +5,7 @@ import json
 import math
 import re
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass, field
@@ -429,10 +429,10 @@ def value_of(text: str) -> Json:
     return value
 
 
-def refuse_options(names: Collection[str]) -> None:
-    """Raise AgentError if a capability added an option that has no effect."""
-    if names:
-        detail = f"`prepare` cannot set the option {min(names)}."
+def refuse_options(options: Iterable[str], alternatives: Mapping[str, str]) -> None:
+    """Raise AgentError if `prepare` of a capability set an option that has an alternative."""
+    for name in sorted(alternatives.keys() & options):
+        detail = f"`prepare` cannot set the option {name}: {alternatives[name]}."
         raise AgentError("internal_error", detail=detail)
 
 

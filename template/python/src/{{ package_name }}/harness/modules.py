@@ -1,20 +1,17 @@
 """The interfaces of the owner's modules."""
 
-import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from inspect import iscoroutinefunction, isfunction
-from typing import Any, Protocol
-
-from starlette.responses import Response
-from starlette.routing import compile_path
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .findings import Finding, agent_file, diagnostic
-from .project import Project
 from .settings import CoreSettings
 
+if TYPE_CHECKING:  # Starlette takes a third of the time of --help
+    from starlette.responses import Response
+
 # Takes a Starlette request and the Runtime.
-Handler = Callable[..., Awaitable[Response]]
+Handler = Callable[..., Awaitable["Response"]]
 
 
 @dataclass(frozen=True)
@@ -30,24 +27,6 @@ class Route:
     public: bool = False
     types: Sequence[str] = ("application/json",)
     max_bytes: int | None = None
-
-
-def find_route_mistake(name: object, route: object) -> str:
-    """Return the mistake in an entry of ROUTES, or ""."""
-    if not isinstance(name, str) or not re.fullmatch("[A-Z]+ /[^ ]*", name):
-        return f"{name!r} is not a valid route: write it like 'GET /version'."
-    if name in {"POST /invocations", "GET /ping"}:
-        return f"The harness defines the route {name!r}: choose another path."
-    handler = route.handler if isinstance(route, Route) else route
-    if not callable(handler):
-        return f"The route {name!r} is neither a handler nor a `Route(handler)`."
-    if isfunction(handler) and not iscoroutinefunction(handler):
-        return f"The handler of the route {name!r} is not async: define it with `async def`."
-    try:
-        compile_path(name.partition(" ")[2])
-    except (AssertionError, ValueError) as error:
-        return f"{name!r} is not a valid route: {error}"
-    return ""
 
 
 class AgentModule(Protocol):
@@ -77,33 +56,33 @@ class ModelModule(Protocol):
         """Return the address of the provider."""
 
 
+class RoutesModule(Protocol):
+    """The module `routes`: your routes by method and path, as in `GET /orders/{id}`."""
+
+    ROUTES: Mapping[str, Handler | Route]
+
+
 @dataclass(frozen=True)
 class Modules:
-    """The modules that need a framework or a client; keys of `routes` are method and path.
+    """The modules that need a framework or a client.
 
     `memory` is the policy of long-term memory, if the project has memory.
     """
 
     agent: AgentModule
     model: ModelModule
-    routes: Mapping[str, Handler | Route]
+    routes: RoutesModule
     memory: object = None
 
 
 LoadModules = Callable[[], Modules]
 
 
-def check_modules(modules: Modules) -> list[Finding]:
-    """Return findings about mistakes in the modules `agent` and `routes`."""
-    findings = [
-        diagnostic("AGENT", f"{name} is missing: define it.", file=agent_file())
-        for name in ("SYSTEM_PROMPT", "TOOLS")
-        if not hasattr(modules.agent, name)
-    ]
-    mistakes = (find_route_mistake(name, route) for name, route in modules.routes.items())
-    file = Project.name_of(Project.package / "routes.py")
-    found = [diagnostic("ROUTES", mistake, file=file) for mistake in mistakes if mistake]
-    return findings + found
+def check_agent(agent: AgentModule) -> list[Finding]:
+    """Return findings about missing names of the module `agent`."""
+    missing = [name for name in ("SYSTEM_PROMPT", "TOOLS") if not hasattr(agent, name)]
+    message = "{} is missing: define it."
+    return [diagnostic("AGENT", message.format(name), file=agent_file()) for name in missing]
 
 
 def check_final_tools(agent: AgentModule, names: Collection[str]) -> list[Finding]:

@@ -28,7 +28,8 @@ from .contract import (
 from .deadline import time_limit
 from .findings import Finding, refuse_errors
 from .log import announce, as_agent_error, describe, log_turn, log_unexpected
-from .modules import ModelModule, Modules, check_final_tools, check_modules
+from .http.routes import check_own_routes
+from .modules import ModelModule, Modules, check_agent, check_final_tools
 from .sessions.running_turns import Turns
 from .sessions.session_store import InProcess
 from .sessions.sessions import Sessions
@@ -326,8 +327,15 @@ def start_runtime(
     """Return the runtime. Raises ClickException if `check` finds an error."""
     modules = app.load()
     capabilities = app.make_capabilities(settings)
-    findings += [*modules.model.check_model(settings), *check_all(capabilities)]
-    refuse_errors([*findings, *check_modules(modules)])
+    refuse_errors(
+        [
+            *findings,
+            *check_agent(modules.agent),
+            *check_own_routes(modules.routes),
+            *modules.model.check_model(settings),
+            *check_all(capabilities),
+        ]
+    )
     if settings.model == "offline":
         announce("MODEL is not set: the echo model answers. See README.md to choose a model.")
     return Runtime(settings, modules, capabilities, logs_turns=logs_turns)

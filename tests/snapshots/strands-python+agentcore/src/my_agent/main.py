@@ -10,7 +10,7 @@ def load() -> Modules:
     """Import the modules that load a framework; commands without turns skip this."""
     from . import agent, model, own_memory, routes
 
-    return Modules(agent, model, routes.ROUTES, own_memory.OwnMemory())
+    return Modules(agent, model, routes, own_memory.OwnMemory())
 
 
 app = AgentApp(load, own=own_capabilities, folder=Path(__file__).parent)

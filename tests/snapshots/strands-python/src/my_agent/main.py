@@ -10,7 +10,7 @@ def load() -> Modules:
     """Import the modules that load a framework; commands without turns skip this."""
     from . import agent, model, routes
 
-    return Modules(agent, model, routes.ROUTES)
+    return Modules(agent, model, routes)
 
 
 app = AgentApp(load, own=own_capabilities, folder=Path(__file__).parent)

@@ -11,7 +11,6 @@ from http.client import responses
 from typing import Any, ClassVar, cast
 
 import anyio
-import click
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -35,11 +34,13 @@ from ..contract import (
     TurnRequest,
     TurnResult,
 )
+from ..findings import refuse_errors
 from ..log import describe, log_unexpected
-from ..modules import Handler, Route, find_route_mistake
+from ..modules import Handler, Route
 from ..runtime import Runtime
 from ..sessions.sessions import serialize
 from .requests import bounded, check_access, find_actor, read_call, split_list, wants_events
+from .routes import check_routes
 
 log = logging.getLogger(__name__)
 # By HTTP status: the type of an error that a handler of a route raises.
@@ -91,16 +92,15 @@ def create_app(runtime: Runtime) -> ASGIApp:
     routes = [HTTPRoute("/invocations", partial(_invoke, runtime), methods=["POST"])]
 
     def add(added: Mapping[str, Handler | Route]) -> None:
+        refuse_errors(check_routes(added, "environment"))
         for name, route in added.items():
-            if mistake := find_route_mistake(name, route):
-                raise click.ClickException(mistake)
             method, path = name.split(" ")
             respond = _responder(_as_route(route), runtime)
             routes.append(HTTPRoute(path, respond, methods=[method]))
 
     ping = _responder(Route(_ping, public=True), runtime)
     routes.append(HTTPRoute("/ping", ping, methods=["GET"]))
-    add(runtime.modules.routes)
+    add(runtime.modules.routes.ROUTES)
     for capability in runtime.capabilities:
         add(capability.routes())
         public = capability.public_routes()

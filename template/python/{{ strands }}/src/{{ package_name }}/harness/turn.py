@@ -39,15 +39,15 @@ from .sessions.sessions import Message, Snapshot, Stage
 from .settings import CoreSettings
 
 log = logging.getLogger(__name__)
-# Agent options that would break a turn. Use `output` of TurnRequest, and INTERVENTIONS in agent.py.
+# Options that `prepare` cannot set, with alternatives.
 UNSUPPORTED_OPTIONS = {
-    "callback_handler",
-    "conversation_manager",
-    "interventions",
-    "messages",
-    "retry_strategy",
-    "session_manager",
-    "structured_output_model",
+    "callback_handler": "use `emit` of the turn",
+    "conversation_manager": "set HISTORY_MESSAGES",
+    "interventions": "define INTERVENTIONS in agent.py",
+    "messages": "the session has them",
+    "retry_strategy": "a retry would repeat sent text",
+    "session_manager": "choose a session store",
+    "structured_output_model": "set `output` of the TurnRequest",
 }
 IN_TOOL = ContextVar("IN_TOOL", default=False)
 
@@ -61,7 +61,7 @@ async def answer_turn(
     """
     turn = stage.turn
     IN_TOOL.set(False)  # a tool may have spawned this turn
-    refuse_options(options.keys() & UNSUPPORTED_OPTIONS)
+    refuse_options(options, UNSUPPORTED_OPTIONS)
     shortening = Shortening(stage)
     agent = _make_agent(stage, module, options, settings, shortening)
     try:

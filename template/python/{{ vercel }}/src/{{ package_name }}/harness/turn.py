@@ -82,7 +82,8 @@ async def _stream(
     """Run the agent and return the messages of the session."""
     turn = stage.turn
     output = turn.request.output
-    refuse_options(options.keys() - {"agent", "model", "tools"})
+    unsupported = options.keys() - {"agent", "model", "tools"}
+    refuse_options(options, dict.fromkeys(unsupported, "set `agent`, `model` or `tools`"))
     size = 0
     messages = [
         ai.system_message(module.SYSTEM_PROMPT),
