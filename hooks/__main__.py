@@ -250,11 +250,14 @@ def main() -> int:
     try:
         code = cli.main(prog_name="python -m hooks", standalone_mode=False)
     except click.ClickException as error:
-        message, code = error.format_message(), error.exit_code
+        message = error.format_message()
+        code = error.exit_code
     except FAILURES as error:
-        message, code = str(error), 1
+        message = str(error)
+        code = 1
     except click.Abort:
-        message, code = "interrupted", 1
+        message = "interrupted"
+        code = 1
     else:
         # Click returns the code of an Exit, or the result of the command.
         return code or 0

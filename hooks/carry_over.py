@@ -81,7 +81,8 @@ def new_place(old: str) -> str | None:
 
 def carry(old: str, new: str | None, render: str) -> None:
     """Merge the edits of a module into its new path. Edits that do not fit go to a `.rej` file."""
-    last, yours = f"{render}/{old}", f"{render}/yours"
+    last = f"{render}/{old}"
+    yours = f"{render}/yours"
     write(yours, run("git", "show", f"HEAD:./{old}"))
     diff = run("git", "diff", "--no-index", "--no-ext-diff", "-U1", last, yours)
     edits = diff.partition("\n@@")[2]

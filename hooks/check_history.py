@@ -84,7 +84,8 @@ def check_default(old: Template, new: Template, name: str) -> Iterator[Finding]:
     before = choices(old, name)
     for answers in old.combinations:
         try:
-            was, is_ = old.default(name, answers), new.default(name, answers)
+            was = old.default(name, answers)
+            is_ = new.default(name, answers)
         except TemplateError:
             continue  # the new default uses answers that the old template did not have
         if was != is_ and not before.issuperset(is_ if isinstance(is_, list) else [is_]):

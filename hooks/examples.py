@@ -53,9 +53,11 @@ def target_of(change: Path) -> Path:
 
 def apply(root: Path, name: str, change: Path, project: Path) -> None:
     """Apply a change to a project. Raises ExampleError if a patch does not fit."""
-    source, target = root / FOLDER / name / change, project / target_of(change)
+    source = root / FOLDER / name / change
+    target = project / target_of(change)
     if change == Path("README.md"):
-        own, rendered = source.read_text("utf-8"), target.read_text("utf-8")
+        own = source.read_text("utf-8")
+        rendered = target.read_text("utf-8")
         title, _, rest = rendered.partition("\n")
         if not own.startswith(f"{title}\n"):
             raise ExampleError(f"{FOLDER / name / change} does not begin with {title!r}")

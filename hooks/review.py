@@ -28,7 +28,8 @@ def review(old: Trees, new: Trees) -> list[Change]:
     """Compare two sets of trees, each by variant."""
     by_key: dict[tuple[object, ...], Change] = {}
     for variant in [*new, *sorted(old.keys() - new.keys())]:
-        before, after = old.get(variant, {}), new.get(variant, {})
+        before = old.get(variant, {})
+        after = new.get(variant, {})
         for path in sorted(before.keys() | after.keys()):
             count: Counter[object] = Counter()
             for note, hunk in changes(before.get(path), after.get(path)):

@@ -194,6 +194,7 @@ def test_keys_rotate_and_the_last_ones_serve_while_the_issuer_is_down(
     assert refused(server, bearer(old)).status == 401
 
 
+@pytest.mark.full
 def test_an_issuer_that_sends_a_byte_a_second_is_not_waited_for(
     fleet: Fleet, own_issuer: Issuer
 ) -> None:
@@ -205,6 +206,7 @@ def test_an_issuer_that_sends_a_byte_a_second_is_not_waited_for(
     assert time.monotonic() - began < 9
 
 
+@pytest.mark.full
 def test_callers_share_one_wait_for_an_issuer_that_hangs(fleet: Fleet, own_issuer: Issuer) -> None:
     own_issuer.is_hung = True
     server = fleet.fresh(**own_issuer.environment)

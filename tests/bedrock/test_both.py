@@ -134,6 +134,7 @@ def test_a_recall_takes_as_long_as_its_slowest_memory(agent: Both, who: str) -> 
     assert 1.5 <= time.monotonic() - began < 2.6
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("failing", ["notes", "facts"])
 def test_a_memory_that_fails_is_skipped_and_named(agent: Both, who: str, failing: str) -> None:
     agent.bedrock.remember(agent.base, f"/users/{who}/facts/", "The cat is grey.")
@@ -170,6 +171,7 @@ def test_a_fact_that_a_model_finds_while_its_actor_is_forgotten_is_not_kept(
     assert agent.bedrock.service.texts(agent.base, f"/users/{who}/facts/") == []
 
 
+@pytest.mark.full
 def test_nothing_of_a_forgotten_actor_is_left_in_any_store(agent: Both, who: str) -> None:
     versioning = {"Status": "Enabled"}
     agent.store.client.put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration=versioning)

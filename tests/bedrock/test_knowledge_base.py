@@ -44,6 +44,7 @@ def test_a_failed_turn_leaves_no_fact(agent: Agent, who: str) -> None:
     assert agent.kept(who) == []
 
 
+@pytest.mark.full
 @pytest.mark.usual("vercel-python", "strands-typescript")
 def test_a_repetition_is_harmless_and_asks_the_model_once(agent: Agent, who: str) -> None:
     faults = agent.bedrock.faults

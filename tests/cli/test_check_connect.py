@@ -111,6 +111,7 @@ def test_a_model_that_is_not_reached_or_hangs_is_an_error(target: Target) -> Non
     provider.close()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("target", "variable", "variant"), RENDERS)
 def test_each_other_model_of_the_settings_is_called(
     target: Target, variable: str, variant: str

@@ -40,6 +40,7 @@ def start(
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("target", TARGETS)
 def test_commands_run_with_closed_streams(target: str, tmp_path: Path) -> None:
     runs = [start(target, tmp_path, closed, *words.split()) for closed, words, _ in CASES]

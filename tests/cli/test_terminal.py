@@ -255,6 +255,7 @@ def test_commands_never_go_to_the_model(chat: PseudoTerminal, provider: Provider
     assert len(provider.calls[-1].history) <= 2, "the new session is empty"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("keys", [CTRL_C, CTRL_D, f"/quit{ENTER}", f"exit{ENTER}", f"quit{ENTER}"])
 def test_it_is_left_by(keys: str, talk: Talk) -> None:
     terminal = talk(NO_COLOR="1")
@@ -384,6 +385,7 @@ def stored(history: Path) -> list[str]:
     return [line.removeprefix("+") for line in lines]
 
 
+@pytest.mark.full
 def test_an_answer_about_a_tool_is_no_prompt_of_the_history(
     target: Target, provider: Provider, tmp_path: Path
 ) -> None:
@@ -760,6 +762,7 @@ def served(
         raise
 
 
+@pytest.mark.full
 def test_a_change_restarts_the_server_when_its_turns_have_ended_and_its_sessions_go_on(
     target: Target, served: Reloading, provider: Provider
 ) -> None:

@@ -296,6 +296,7 @@ finally:
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("target", [target for target in TARGETS if not target.is_node])
 @pytest.mark.parametrize("words", [[], ["Hello."]], ids=["a pipe", "a question"])
 def test_what_only_a_terminal_needs_is_not_imported_for(words: list[str], target: Target) -> None:

@@ -174,6 +174,7 @@ def is_sample(name: str, params: Mapping[str, Any]) -> bool:
     return name != "test_a_client_that_reads_no_answer_keeps_no_place" or bool(is_node)
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_a_client_that_reads_no_answer_keeps_no_place(fleet: Fleet) -> None:
     server = fleet.fresh(offline=True, MAX_TURNS=1, REQUEST_TIMEOUT_SECONDS=4)

@@ -232,6 +232,7 @@ def hasty(fleet: Fleet, provider: Provider) -> Chat:
     return Chat(fleet.shared(MODEL_FALLBACK=SECOND, FALLBACK_SECONDS=1), provider)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("how", SILENT)
 def test_a_model_that_is_silent_is_not_waited_for(hasty: Chat, how: str) -> None:
     reply = say(hasty, "One.", [SILENT[how]], ANSWER, headers=JSON)
@@ -261,6 +262,7 @@ def test_after_its_first_content_a_model_has_the_time_of_the_turn(hasty: Chat, b
     assert_closed(hasty, "One.")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("how", SILENT)
 def test_no_connection_stays_opened_after_its_turn(
     fleet: Fleet, provider: Provider, how: str

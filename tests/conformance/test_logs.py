@@ -125,6 +125,7 @@ await import(process.cwd() + '/src/main.ts')
 """
 
 
+@pytest.mark.full
 @pytest.mark.rows(where=lambda row: not row["target"].store)
 def test_no_text_forges_a_line_of_the_log_of_chat(target: Target) -> None:
     project = installed(target.variant)

@@ -78,6 +78,7 @@ for wrong in ({}, {"source": {}}, {"source": {"bytes": "a"}}, {"source": {"bytes
 """
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_bytes_of_strands_python_are_what_they_were_before_they_were_stored() -> None:
     project = installed("strands-python+valkey")

@@ -13,6 +13,7 @@ TURNS = 100
 FULL = 22  # the turn from which HISTORY_MESSAGES, 40 by default, is reached
 
 
+@pytest.mark.full
 def test_most_requests_of_a_long_session_begin_as_the_one_before(chat: Chat) -> None:
     told = []
     for number in range(1, TURNS + 1):

@@ -107,6 +107,7 @@ def without_points(value: Any) -> Any:
     return value
 
 
+@pytest.mark.full
 def test_what_a_long_session_saves(fleet: Fleet, provider: Provider, target: Target) -> None:
     """What docs/provider.md says of 100 turns, at 280 characters a prompt and a reply."""
     chat = with_cache(fleet, provider)

@@ -99,6 +99,7 @@ def sent_much(fleet: Fleet, provider: Provider, step: Step) -> tuple[Chat, Reply
     return chat, exchange.reply(), int(peak) / 1024, slowest
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("step", "slow"),

@@ -201,6 +201,7 @@ def test_a_hook_that_fails_at_the_end_changes_nothing(chat: Chat, prompt: str) -
     assert f"session {chat.session}: turn=1 outcome=committed" in chat.server.log
 
 
+@pytest.mark.full
 def test_a_hook_that_hangs_at_the_end_delays_the_reply_by_five_seconds(chat: Chat) -> None:
     start = time.monotonic()
     assert chat.say("Hang.", ["Well."]).turn == 1
@@ -253,9 +254,9 @@ def test_progress_that_is_not_json_is_dropped(chat: Chat) -> None:
     assert ("result", "all steps") in [entry[:2] for entry in chat.recalled()]
 
 
-def test_the_events_of_an_agent_that_is_a_tool_are_no_progress(chat: Chat, target: Target) -> None:
-    if not target.name.startswith("strands"):
-        pytest.skip("only Strands has agents that are tools")
+# Only Strands has agents that are tools.
+@pytest.mark.rows(where=lambda row: row["target"].name.startswith("strands"))
+def test_the_events_of_an_agent_that_is_a_tool_are_no_progress(chat: Chat) -> None:
     reply = chat.say("Ask.", [Call("helper", {"input": "Hello."})], ["Done."])
     assert reply.text == "Done."
     assert events(reply) == []

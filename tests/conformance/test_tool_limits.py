@@ -132,6 +132,7 @@ def pinged(server: Server) -> Iterator[list[float]]:
     waits.append(float(longest))
 
 
+@pytest.mark.full
 def test_a_thousand_calls_do_not_keep_others_waiting(
     target: Target, server: Server, provider: Provider
 ) -> None:

@@ -164,6 +164,7 @@ def test_a_stack_has_an_image_or_a_zip_file(given: dict[str, str], refused: str)
     assert stack.refusals == ([refused] if refused else [])
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.parametrize("language", ["python", "typescript"])
 def test_no_update_of_a_stack_deletes_records(language: str) -> None:
@@ -184,6 +185,7 @@ def test_no_update_of_a_stack_deletes_records(language: str) -> None:
         assert lost(before, after) & RECORDS == set()
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_cloudformation_has_nothing_to_say_about_the_files() -> None:
     files = [project_of(name) / "deploy" / "agentcore.yaml" for name in RENDERS]
@@ -282,6 +284,7 @@ def test_the_workflow_deploys_without_a_key(tmp_path: Path) -> None:
     assert commands.given_to(deployed)["parameter-overrides"] == [f"Image={image}"]
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RENDERS)
 def test_the_commands_of_the_docs_are_those_of_aws(name: str, tmp_path: Path) -> None:
@@ -356,6 +359,7 @@ def test_the_commands_of_the_docs_are_those_of_aws(name: str, tmp_path: Path) ->
         assert set(written) <= stack.environment.keys()
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "store"),
@@ -446,6 +450,7 @@ def _listens(port: int) -> bool:
     return False
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_the_role_is_enough_for_sessions_in_s3(guarded: dict[str, Any], tmp_path: Path) -> None:
     variant, answers = RENDERS["s3"]

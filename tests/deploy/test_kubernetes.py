@@ -41,6 +41,7 @@ def stack() -> Iterator[ExitStack]:
         yield stack
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("target", LANGUAGES)
@@ -90,6 +91,7 @@ def test_a_pod_may_nothing_that_it_does_not_need_and_ends_in_time(memory: str) -
     assert not re.search("sk-|AKIA|valkeys?://", text)
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.parametrize("target", LANGUAGES)
 def test_an_autoscaler_sees_the_turns(

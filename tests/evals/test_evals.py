@@ -261,6 +261,7 @@ def results(model: str, passed: int, runs: int) -> list[dict[str, Any]]:
     return [run] * passed + [{**run, "failures": ["it failed"]}] * (runs - passed)
 
 
+@pytest.mark.full
 def test_a_summary_shows_failed_cases_and_fits_a_comment(evals: Evals) -> None:
     case = "  - {name: case-NUMBER, turns: [{prompt: hi, offline: [REPLY], expect: EXPECT}]}\n"
     cases = [
@@ -405,6 +406,7 @@ def test_what_is_done_is_kept_when_it_is_interrupted(evals: Evals, provider: Pro
     assert [*json.loads((evals.folder / "results.json").read_text())["cases"]] == ["quick"]
 
 
+@pytest.mark.full
 def test_bad_options_are_said(evals: Evals) -> None:
     (evals.folder / "other.json").write_text("[]")
     evals.declare("cases: [{nam: no-such-case}]", "bad")

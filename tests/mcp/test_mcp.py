@@ -154,6 +154,7 @@ EACH_SDK = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("target", ROWS)
 def test_a_blocked_event_loop_is_no_silence_of_a_server(target: Target, tmp_path: Path) -> None:
     declare(tmp_path, example=own())
@@ -313,6 +314,7 @@ def test_a_hostile_server_costs_one_clear_line_and_no_turn(target: Target, tmp_p
         server.stop()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("target", ROWS)
 def test_a_flood_ends_with_its_call_and_bad_bytes_cost_nothing(
     target: Target, tmp_path: Path
@@ -439,6 +441,7 @@ def check(target: Target, folder: Path, *options: str, **settings: str) -> str:
     return result.stdout
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("target", IN_ONE)
 def test_check_names_what_is_wrong_with_its_line(target: Target, tmp_path: Path) -> None:
     (tmp_path / ".mcp.json").write_text(FILE.replace("HERE", str(tmp_path)))
@@ -470,6 +473,7 @@ def test_check_names_what_is_wrong_with_its_line(target: Target, tmp_path: Path)
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("target", ROWS)
 def test_tools_of_servers_and_of_long_term_memory_go_together(
     target: Target, tmp_path: Path

@@ -257,6 +257,7 @@ def test_a_tool_that_a_provider_refuses_is_named(target: Target, api: str, tmp_p
         assert "array schema" not in server.log
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "target", [pytest.param(it.values[0], id=it.id, marks=it.marks) for it in IN_EACH_LANGUAGE]
 )

@@ -81,6 +81,7 @@ def test_a_trial_recalls_what_is_new_once_and_facts_before_questions(trial: Home
     assert recalled[:3] == ["My cat is called Miso.", "My cat is called Otto.", said[-1]]
 
 
+@pytest.mark.full
 @pytest.mark.usual("strands-python-valkey", "vercel-typescript-alone")
 def test_chat_needs_no_actor(trial: Home) -> None:
     nobody = trial.run("chat", typed="My cat is called Miso.\n")
@@ -92,6 +93,7 @@ def test_chat_needs_no_actor(trial: Home) -> None:
     assert '"My cat is called Miso."' in trial.run("chat", typed="What is my cat called?\n").stdout
 
 
+@pytest.mark.full
 @pytest.mark.usual("strands-python-alone", "vercel-typescript-valkey")
 def test_a_trial_keeps_people_apart(trial: Home) -> None:
     for name, text in (("robin", "My cat is called Miso."), ("olive", "What is my cat called?")):
@@ -135,6 +137,7 @@ def test_forget_erases_one_person_and_no_other(agent: Agent, who: str) -> None:
     assert sorted(agent.service.service.texts(agent.notes, f"/users/{who}2")) == theirs
 
 
+@pytest.mark.full
 @pytest.mark.usual("vercel-python-valkey", "strands-typescript-alone")
 def test_forget_says_what_it_could_not(agent: Agent, who: str) -> None:
     chat = agent.chat(who)
@@ -229,6 +232,7 @@ def test_forget_erases_what_reflects_on_episodes(resting: Agent, files: Home, wh
     assert len(service.take_violations()) == 2, "two tokens had died"
 
 
+@pytest.mark.full
 @pytest.mark.usual("strands-python-valkey", "vercel-typescript-valkey", "vercel-python-alone")
 def test_what_waits_or_runs_while_an_actor_is_forgotten_is_not_recorded(
     agent: Agent, who: str, gate: threading.Event
@@ -291,6 +295,7 @@ def test_forget_takes_no_id_that_cannot_be_one(trial: Home) -> None:
     assert trial.run("forget").returncode == 2
 
 
+@pytest.mark.full
 @pytest.mark.usual("strands-python-valkey", "strands-typescript-alone")
 def test_iam_prints_what_is_used_and_no_more(trial: Home) -> None:
     printed = trial.run("iam")
@@ -321,6 +326,7 @@ def test_iam_prints_what_is_used_and_no_more(trial: Home) -> None:
     assert "AML-W248" in trial.run("check").stdout
 
 
+@pytest.mark.full
 @pytest.mark.usual("vercel-python-alone", "strands-typescript-alone", "vercel-typescript-valkey")
 def test_forget_and_iam_need_no_model_that_is_set_up(resting: Agent, files: Home, who: str) -> None:
     files.declare(collection("notes", "user", NOTES))
@@ -333,6 +339,7 @@ def test_forget_and_iam_need_no_model_that_is_set_up(resting: Agent, files: Home
         assert result.returncode == 0, result
 
 
+@pytest.mark.full
 @pytest.mark.usual("vercel-python-valkey", "strands-typescript-alone")
 def test_check_looks_at_the_memory_when_it_is_asked_to(resting: Agent, trial: Home) -> None:
     more, add, calls = (

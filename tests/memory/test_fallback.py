@@ -15,6 +15,7 @@ from tests.stores.stores import Backing
 FIRST, SECOND = "test-model", "second-model"
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [target.name for target in TARGETS])
 def test_the_second_model_sees_the_memories(

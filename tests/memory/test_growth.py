@@ -54,6 +54,7 @@ def grows_little(agent: Agent, last: int) -> None:
     assert more_megabytes - megabytes <= MOST_MEGABYTES[language]
 
 
+@pytest.mark.full
 @pytest.mark.usual("strands-typescript-alone")
 def test_a_hundred_sessions_cost_little(resting: Agent) -> None:
     grows_little(resting, 100)

@@ -22,6 +22,7 @@ def prompts(agent: Agent, actor: str) -> list[str]:
     return [text.partition(" canary")[0] for role, text in said if role == "USER"]
 
 
+@pytest.mark.full
 def test_an_actor_whose_records_fail_delays_nobody(agent: Agent, who: str) -> None:
     agent.learn_nothing()
     bad = f"{who}-bad"
@@ -58,6 +59,7 @@ def test_an_actor_whose_records_hang_delays_nobody(agent: Agent, who: str) -> No
     assert prompts(agent, bad) == ["Mine hangs."] * 20
 
 
+@pytest.mark.full
 def test_sessions_are_recorded_at_once_and_each_in_order(agent: Agent, who: str) -> None:
     agent.learn_nothing()
 
@@ -82,6 +84,7 @@ def test_sessions_are_recorded_at_once_and_each_in_order(agent: Agent, who: str)
     assert slow - fast < serial / 3, (fast, slow, serial)
 
 
+@pytest.mark.full
 def test_the_backlog_of_an_actor_drops_nothing_of_others(agent: Agent, who: str) -> None:
     before = agent.server.log.count("the queue is full")
     agent.service.faults.fail(WRITE, times=None, where=of(agent.team))
@@ -117,6 +120,7 @@ def ended_with(resting: Agent, who: str, seconds: float, grace: int, sessions: i
     return server
 
 
+@pytest.mark.full
 def test_what_waits_is_recorded_within_the_grace_time(resting: Agent, who: str) -> None:
     ended_with(resting, who, seconds=0.5, grace=8, sessions=40)  # 20 s one after the other
 

@@ -52,6 +52,7 @@ def assert_ended(server: Server) -> None:
     assert "not recorded" not in server.log
 
 
+@pytest.mark.full
 @pytest.mark.usual("vercel-python-valkey", "strands-typescript-alone")
 def test_a_service_that_does_not_come_back_costs_the_grace_time(resting: Agent, who: str) -> None:
     server = resting.fresh(SHUTDOWN_GRACE_SECONDS=1)
@@ -66,6 +67,7 @@ def test_a_service_that_does_not_come_back_costs_the_grace_time(resting: Agent, 
     assert all("ERROR" in line and who not in line for line in lines)
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [target.name for target in TARGETS])
 def test_a_turn_is_recorded_before_an_own_store_of_sessions_is_closed(

@@ -174,6 +174,7 @@ def use(chat: Chat, **given: object) -> Any:
     return json.loads(answer) if str(answer).startswith("[") else answer
 
 
+@pytest.mark.full
 @pytest.mark.usual(
     *("strands-python-alone", "vercel-python-alone"),
     *("strands-typescript-alone", "vercel-typescript-alone"),

@@ -140,6 +140,7 @@ def forget(agent: Agent, folder: Path, who: str) -> tuple[int, dict[str, Any]]:
     return done.returncode, json.loads(done.stdout)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("bookshop")
 @pytest.mark.usual("strands-python-alone", "strands-typescript-valkey")
 @pytest.mark.only("strands-python", "strands-typescript")
@@ -173,6 +174,7 @@ def notes(folder: Path, who: str) -> list[list[str]]:
     return [[name, *values] for name, of, *values in map(json.loads, lines) if of == who]
 
 
+@pytest.mark.full
 @pytest.mark.usual("strands-python-alone", "strands-typescript-valkey")
 @pytest.mark.only("strands-python", "strands-typescript")
 def test_stores_of_an_owner_are_searched_and_told_of_committed_turns(
@@ -210,6 +212,7 @@ def test_stores_of_an_owner_are_searched_and_told_of_committed_turns(
     assert f"nothing recalled from store facts: no answer within {RECALL} s" in bookshop.log
 
 
+@pytest.mark.full
 @pytest.mark.usual("strands-python-alone", "strands-typescript-alone")
 @pytest.mark.only("strands-python", "strands-typescript")
 def test_what_a_model_adds_is_in_the_stores_that_take_texts_when_the_turn_is_committed(

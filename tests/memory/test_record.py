@@ -207,6 +207,7 @@ def test_what_is_refused_is_not_sent_again(agent: Agent, who: str) -> None:
     assert agent.server.log.count("turns not recorded: 1") == before + 1
 
 
+@pytest.mark.full
 @pytest.mark.usual("strands-python-alone", "vercel-typescript-valkey")
 def test_what_waits_is_bounded(agent: Agent, who: str) -> None:
     before = agent.server.log.count("the queue is full")

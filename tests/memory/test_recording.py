@@ -79,6 +79,7 @@ def texts(agent: Agent, who: str) -> list[str]:
     return [text.partition(" canary")[0] for _, text in agent.said(agent.notes, who)]
 
 
+@pytest.mark.full
 def test_turns_of_a_session_wait_for_the_trigger_and_become_one_event(
     resting: Agent, server: Server, who: str
 ) -> None:
@@ -97,6 +98,7 @@ def test_turns_of_a_session_wait_for_the_trigger_and_become_one_event(
     wait_for("a Healthy", lambda: ping(server) == "Healthy")
 
 
+@pytest.mark.full
 def test_a_filter_or_a_trigger_that_fails_costs_no_turn(
     resting: Agent, server: Server, who: str
 ) -> None:
@@ -120,6 +122,7 @@ def test_what_waits_is_recorded_when_the_process_ends(
     assert texts(resting, f"slow-{who}") == ["One."]
 
 
+@pytest.mark.full
 def test_no_turn_waits_longer_than_its_file_says(resting: Agent, tmp_path: Path, who: str) -> None:
     server = of_owner(resting, tmp_path, sources(WAIT, " = 1"))
     try:

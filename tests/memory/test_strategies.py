@@ -75,6 +75,7 @@ def test_each_strategy_that_writes_there_is_searched_for_its_actor(
     assert resting.service.calls.of("GetMemory") == [], "it was described once"
 
 
+@pytest.mark.full
 def test_check_and_forget_know_the_namespaces_of_strategies(
     resting: Agent, home: Home, memory: str, who: str
 ) -> None:

@@ -76,6 +76,7 @@ def test_a_service_that_is_down_is_told_when_it_is_back(agent: Agent, who: str) 
         assert said[::2] == ["One.", "Two.", "Three."]
 
 
+@pytest.mark.full
 @pytest.mark.usual("vercel-python-valkey", "strands-typescript-valkey")
 def test_a_service_that_throttles_everything_is_told_in_the_end(agent: Agent, who: str) -> None:
     agent.service.faults.throttle(EVERY, times=7)

@@ -16,6 +16,7 @@ from tests.stores.servers import wait_for
 from tests.stores.stores import Backing
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [target.name for target in TARGETS])
 def test_a_turn_that_goes_on_recalls_by_its_prompt(

@@ -193,6 +193,7 @@ def found(once: Once, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any
     return made
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_what_is_allowed_is_accepted_and_what_is_beside_it_is_invalid(

@@ -72,6 +72,7 @@ def test_no_message_quotes_a_secret(language: str, found: Found) -> None:
     assert not [text for text in messages if "user:pass" in text or "me:pass" in text]
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_render_for_each_store_has_no_findings(language: str, rendered: Rendered) -> None:

@@ -95,6 +95,7 @@ def check(project: Path, *words: str, **variables: str) -> list[dict[str, Any]]:
     return [it for it in found if it["id"] in ("AML-E016", "AML-E017")]
 
 
+@pytest.mark.full
 def test_a_version_grows_with_what_changed(project: Path) -> None:
     for at, (_, version, edits, _) in enumerate(CASES):
         text = FILE.format(id=f"case-{at:02}", version=version)
@@ -121,6 +122,7 @@ def test_a_version_grows_with_what_changed(project: Path) -> None:
         assert found == {}
 
 
+@pytest.mark.full
 def test_what_is_no_commit_is_an_error(project: Path) -> None:
     assert check(project, "--against=") == []
     for ref in ("v2", "--output=x", "v1:agent", "a b\x1b[2J"):
@@ -139,6 +141,7 @@ def test_without_git_or_a_repository_there_is_an_error(project: Path) -> None:
     assert "cannot run git" in found["message"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("status", ["active", "deprecated", "draft", "disabled"])
 def test_a_status_decides_whether_an_agent_runs(project: Path, status: str) -> None:
     for path in (project / "collections").glob("case-*"):

@@ -599,6 +599,7 @@ SOCKS = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("variant", SOCKS)
 def test_a_proxy_that_cannot_be_used_is_one_line(variant: str, tmp_path: Path) -> None:
     """Node uses proxies only with NODE_USE_ENV_PROXY, and SOCKS without another package."""

@@ -12,6 +12,7 @@ TURNS = 500
 MOST_BYTES = 900  # of a turn; signals that kept their listeners took 2,500 and more
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "variant",

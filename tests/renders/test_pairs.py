@@ -66,6 +66,7 @@ def holds(project: Path, folder: Path) -> bool:
     return True
 
 
+@pytest.mark.full
 @pytest.mark.job("rendered", rows=CROWDED)
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_each_folder_of_two_answers_is_in_a_render_that_is_checked(
@@ -109,7 +110,7 @@ def sources(tree: Tree) -> Iterator[tuple[str, File]]:
             yield path, file
 
 
-@pytest.mark.job("linted", "typed")
+@pytest.mark.job("rendered", "linted", "typed")
 @pytest.mark.parametrize("row", params(IN_INSTALLED, "typed"))
 def test_a_crowded_render_is_clean_for_its_linters_and_types(
     row: Row, shared: Path, tmp_path: Path

@@ -76,6 +76,7 @@ def test_no_file_is_left_unrendered_or_speaks_of_this_repository(project: Path) 
         assert not OURS.search(text), f"{path} speaks of {OURS.search(text)}"
 
 
+@pytest.mark.full
 @SLOW
 @pytest.mark.parametrize(
     "variant",

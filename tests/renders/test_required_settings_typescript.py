@@ -85,6 +85,7 @@ def run(project: Path, *words: str, **variables: str) -> subprocess.CompletedPro
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "project",
     [

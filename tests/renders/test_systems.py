@@ -64,6 +64,7 @@ def own(target: str, folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.full
 @SLOW
 @pytest.mark.parametrize("target", of_targets("strands-python", "vercel-typescript"))
 def test_chat_and_serve_need_nothing_that_windows_lacks(target: str) -> None:
@@ -110,6 +111,7 @@ def test_a_reload_on_windows_hands_nothing_over(tmp_path: Path) -> None:
         assert f"Handed over: {is_given}" in said
 
 
+@pytest.mark.full
 @SLOW
 @pytest.mark.parametrize("target", of_targets("strands-python", "vercel-typescript"))
 def test_an_env_file_of_notepad_is_read_and_one_of_powershell_refused(
@@ -133,6 +135,7 @@ def test_an_env_file_of_notepad_is_read_and_one_of_powershell_refused(
     assert found() == {"SET-ENV-FILE"}
 
 
+@pytest.mark.full
 @SLOW
 @pytest.mark.parametrize("target", of_targets("strands-python", "vercel-typescript"))
 def test_a_project_may_be_in_a_folder_of_any_name(target: str, tmp_path: Path) -> None:
@@ -233,6 +236,7 @@ def test_windows_and_macos_can_have_every_path() -> None:
     assert not any(mode.startswith("120000") for mode in modes), "a link"
 
 
+@pytest.mark.full
 @SLOW
 def test_what_is_said_of_windows_is_true() -> None:
     """Every module that Windows cannot import is listed, and nothing that is gone."""

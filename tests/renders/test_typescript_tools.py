@@ -89,6 +89,7 @@ def test_a_render_that_is_installed_alone_passes_its_own_tests(variant: str) -> 
     assert re.search(r"pass \d+", run(installed_alone(variant), *NPM, "test", **OFFLINE))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "variant",
     ["vercel-typescript", pytest.param("strands-typescript", marks=pytest.mark.full)],

@@ -168,6 +168,7 @@ def test_help_is_no_mistake(target: Target) -> None:
     assert done.stdout.startswith("Usage: ")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("target", PYTHON)
 def test_certificates_are_loaded_once_in_a_process(target: Target, origin: str) -> None:
     counts = run(target, TURNS, **target.provider(origin))

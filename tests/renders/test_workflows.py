@@ -23,6 +23,7 @@ def jobs_of(target: str) -> list[list[dict[str, Any]]]:
     return [job["steps"] for workflow in workflows for job in workflow["jobs"].values()]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("target", TARGETS)
 def test_each_job_has_the_variables_of_the_owner(target: str, tmp_path: Path) -> None:
     jobs = jobs_of(target)

@@ -13,6 +13,7 @@ from tests.stores.servers import wait_for
 from tests.support.blocking import blocking
 
 
+@pytest.mark.full
 @pytest.mark.spread
 def test_a_blocked_event_loop_is_no_failure_of_the_store(agents: Agents) -> None:
     home = agents.home(timeout_ms=1000)

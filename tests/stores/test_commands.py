@@ -262,6 +262,7 @@ def shown_turns(home: Home, session: str) -> list[tuple[int, str]]:
     return [(one["turn"], one["created_at"]) for one in checkpoints]
 
 
+@pytest.mark.full
 @pytest.mark.stores("valkey", "s3")
 @pytest.mark.spread
 def test_a_replica_whose_clock_is_behind_leaves_checkpoints(chat: Chat, one: Replica) -> None:
@@ -278,6 +279,7 @@ def test_a_replica_whose_clock_is_behind_leaves_checkpoints(chat: Chat, one: Rep
     assert all(UUID7.fullmatch(id) for id in ids)
 
 
+@pytest.mark.full
 @pytest.mark.one_each
 @pytest.mark.parametrize("before", [0, 1])
 def test_who_loses_a_race_leaves_no_checkpoint(

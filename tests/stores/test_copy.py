@@ -270,6 +270,7 @@ def test_what_is_no_store_is_an_error(agents: Agents) -> None:
     assert full.startswith(f"Error: session {session} was not copied: file/kept/")
 
 
+@pytest.mark.full
 @pytest.mark.one_each
 def test_a_full_disk_leaves_no_part_of_a_session(agents: Agents, provider: Provider) -> None:
     home = agents.home()

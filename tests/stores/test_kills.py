@@ -110,6 +110,7 @@ WAITS: list[tuple[str, bool | None]] = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.one_each
 @pytest.mark.parametrize(
     "kills", [WAITS, pytest.param(WAITS[:2] * 8, marks=FULL)], ids=["each kind", "many"]

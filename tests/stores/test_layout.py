@@ -66,6 +66,7 @@ def test_a_session_is_a_folder_of_the_bucket(agents: Agents, provider: Provider)
         assert sorted(set(names) - set(history)) == ["snapshot_latest.json"]
 
 
+@pytest.mark.full
 @pytest.mark.spread
 @pytest.mark.stores("s3")
 def test_a_lifecycle_rule_joins_those_that_are_there(agents: Agents, provider: Provider) -> None:
@@ -108,6 +109,7 @@ def test_a_lifecycle_rule_joins_those_that_are_there(agents: Agents, provider: P
     assert not re.findall(rb"PUT /\S*\?lifecycle", b"".join(again.proxy.sent)), "it is there"
 
 
+@pytest.mark.full
 @pytest.mark.spread
 @pytest.mark.stores("s3")
 def test_the_rule_goes_with_the_time_to_live(agents: Agents, provider: Provider) -> None:
@@ -197,6 +199,7 @@ def test_a_write_that_s3_asks_to_try_again_is_tried_again(chat: Chat, one: Repli
     assert chat.recalled() == echoed("One.", "Two.")
 
 
+@pytest.mark.full
 @pytest.mark.spread
 @pytest.mark.stores("s3")
 def test_a_bucket_that_keeps_versions_is_a_warning(agents: Agents) -> None:

@@ -50,6 +50,7 @@ def plain(backing: Backing) -> Iterator[Address]:
         server.shutdown()
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [target.name for target in TARGETS])
 def test_a_turn_that_waits_goes_on_once(

@@ -11,6 +11,7 @@ from tests.stores.agents import Agents
 from tests.support.slow_modules import slow_modules
 
 
+@pytest.mark.full
 @pytest.mark.stores("valkey", "s3")
 @pytest.mark.one_each
 def test_the_first_turn_waits_for_a_client_that_loads_slowly(

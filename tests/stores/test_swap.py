@@ -19,6 +19,7 @@ from tests.stores.servers import reference_endpoint, valkey_server, wait_for
 from tests.stores.stores import AWS, SENTINEL, STORES, s3_client
 
 
+@pytest.mark.full
 @pytest.mark.one_each
 def test_an_adapter_that_is_missing_is_brought_by_one_command(
     agents: Agents, provider: Provider
@@ -213,6 +214,7 @@ def test_without_a_model_and_a_secret_sessions_live_in_the_process(agents: Agent
         server.stop()
 
 
+@pytest.mark.full
 @pytest.mark.one_each
 def test_a_secret_is_in_no_error_no_log_and_no_file(
     agents: Agents, chat: Chat, one: Replica

@@ -180,6 +180,7 @@ def test_modules_of_the_template_may_be_renamed_and_layers_moved(released: Path)
     assert history(released) == []
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_each_pattern_of_a_file_that_owners_edit_fits_one() -> None:
     """So that a renamed file is not forgotten there."""

@@ -41,6 +41,7 @@ def test_ci_runs_the_line_of_the_readme() -> None:
     assert line in (ROOT / "README.md").read_text()
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_a_skipped_test_fails_the_run_of_ci() -> None:
     as_root = (ROOT / ".ci" / "run").read_text().split('if [ "$(id -u)" = 0 ]; then\n')[1]

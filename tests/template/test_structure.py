@@ -176,3 +176,24 @@ def functions(path: Path) -> Iterator[tuple[str, str]]:
 
 def is_docstring(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def test_an_assignment_sets_one_name() -> None:
+    sources = [*(ROOT / "template").rglob("*.py"), *(ROOT / "hooks").glob("*.py")]
+    joined = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {ast.unparse(node)}"
+        for path in sources
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Tuple)
+        and isinstance(node.value, ast.Tuple)
+        and not is_swap(node)
+    ]
+    assert joined == []
+
+
+def is_swap(node: ast.Assign) -> bool:
+    """Whether a value reads a target that the same assignment sets."""
+    targets = {ast.unparse(target) for target in ast.walk(node.targets[0])}
+    values = {ast.unparse(value) for value in ast.walk(node.value)}
+    return bool(targets & values)

@@ -254,6 +254,7 @@ ASSISTANT = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @ONE
 def test_the_default_runtime_of_assistant_ui_has_a_conversation(page: Page, tmp_path: Path) -> None:
@@ -509,6 +510,7 @@ def test_the_history_is_there_after_a_restart(
     assert replayed["read"]["metadata"] == {**replayed["read"]["metadata"], "turn": 3}
 
 
+@pytest.mark.full
 @EACH
 def test_a_page_is_told_what_the_turn_recalled(target: Target, tmp_path: Path) -> None:
     known = replace(target, answers=(("long_term_memory", "agentcore"),))
@@ -538,6 +540,7 @@ def test_a_prompt_answers_no_call_that_waits(fleet: Fleet) -> None:
     assert (reply.status, b"denied" in reply.body) == (200, False), reply
 
 
+@pytest.mark.full
 @ONE
 def test_many_reads_of_a_large_session_leave_time_for_others(fleet: Fleet) -> None:
     server = fleet.fresh(HISTORY_CHARS=10_000_000, MAX_PROMPT_CHARS=1_000_000, MAX_TURNS=20)

@@ -50,6 +50,7 @@ def test_the_history_of_a_page_begins_with_a_note(server: Server, provider: Prov
     assert len(shown_to_model) == 3
 
 
+@pytest.mark.full
 @rows(set())
 def test_the_page_shows_a_note_and_no_message_of_a_user(
     browser: Browser, server: Server, provider: Provider

@@ -55,6 +55,7 @@ def server(fleet: Fleet) -> Server:
     return fleet.shared(UI=1)
 
 
+@pytest.mark.full
 def test_a_conversation_goes_on_and_says_how_each_turn_ended(
     visitor: Visitor, provider: Provider
 ) -> None:

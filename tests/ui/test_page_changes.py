@@ -354,6 +354,7 @@ def test_an_edit_that_waits(waiting: Waiting) -> None:
     )
 
 
+@pytest.mark.full
 @pytest.mark.page_only
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_in_what_waits_or_is_edited(

@@ -316,6 +316,7 @@ def test_a_call_is_approved_and_the_reply_goes_on(waits: Gated) -> None:
     assert texts(page.history()) == texts(told["messages"])
 
 
+@pytest.mark.full
 @EACH
 def test_a_turn_can_wait_more_than_once(waits: Gated, provider: Provider) -> None:
     page, prompt = Page(waits.server, sends="last"), unique("twice")

@@ -90,6 +90,7 @@ def test_a_line_that_both_sides_changed_is_a_conflict_and_nothing_else_is(
     assert agent in failed.stdout
 
 
+@pytest.mark.full
 def test_an_update_names_the_changelog_on_github(
     later: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,6 +54,7 @@ def test_another_target_is_refused(release: str, history: History, tmp_path: Pat
     assert (tmp_path / "vercel-typescript-agent" / "src" / "agent.ts").exists()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -102,6 +102,7 @@ def test_an_updated_project_passes_its_tests_and_its_owners(
     pass_once(history, variant.partition("+")[0], Path(project))
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "target", ["strands-python", pytest.param("strands-typescript", marks=pytest.mark.full)]

@@ -230,6 +230,7 @@ def test_edits_and_imports_follow_the_modules(
         pass_once(history, variant.partition("+")[0], project)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "target",
     [
@@ -254,6 +255,7 @@ def test_a_project_of_the_last_release_is_updated_by_the_changelog_alone(
     pass_once(history, target, project)
 
 
+@pytest.mark.full
 def test_a_later_update_does_not_name_the_command(history: History, tmp_path: Path) -> None:
     project = history.project(tmp_path / "project", NEWEST, "vercel-typescript")
     said = copier("update", "--defaults", "-r", ":current:", cwd=project)

@@ -34,8 +34,6 @@ WAY = [
 ]
 USUAL_PAST = {
     ("0.2.0", "vercel-typescript"),
-    ("0.4.0", "strands-python+valkey+agentcore"),
-    ("0.5.0", "strands-typescript"),
     ("0.5.0", "vercel-python+custom"),
     ("0.6.0", "strands-typescript+openai"),
 }

@@ -109,7 +109,8 @@ class AgentError(Exception):
     """
 
     def __init__(self, type: str, message: str = "", detail: str = "") -> None:
-        self.type, self.detail = type, detail
+        self.type = type
+        self.detail = detail
         self.status, general = ERRORS[type]
         self.retry_after = 1 if type in {"rate_limited", "server_busy", "draining"} else None
         if type == "model_failed" and is_busy(detail):

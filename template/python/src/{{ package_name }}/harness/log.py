@@ -36,7 +36,8 @@ class Formatter(logging.Formatter):
     """Indents continuation lines, so that logged text cannot forge an entry. Times are UTC."""
 
     converter = staticmethod(time.gmtime)
-    default_time_format, default_msec_format = "%Y-%m-%dT%H:%M:%S", "%s.%03dZ"
+    default_time_format = "%Y-%m-%dT%H:%M:%S"
+    default_msec_format = "%s.%03dZ"
 
     def format(self, record: logging.LogRecord) -> str:
         labels = getattr(record, "labels", {})
@@ -140,8 +141,10 @@ def log_unexpected(error: BaseException) -> None:
 
 
 def _kind(error: BaseException) -> str:
-    kind, details = type(error).__name__, []
-    response, status = getattr(error, "response", None), getattr(error, "status_code", None)
+    kind = type(error).__name__
+    details = []
+    response = getattr(error, "response", None)
+    status = getattr(error, "status_code", None)
     if isinstance(response, dict) and "Error" in response:  # of an AWS client
         details += [response["Error"].get("Code")]
         status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")

@@ -57,9 +57,11 @@ class ModelModule(Protocol):
 
 
 class RoutesModule(Protocol):
-    """The module `routes`: your routes by method and path, as in `GET /orders/{id}`."""
+    """The module `routes`."""
 
-    ROUTES: Mapping[str, Handler | Route]
+    @property
+    def ROUTES(self) -> Mapping[str, Handler | Route]:
+        """The owner's routes by method and path, as in `GET /orders/{id}`."""
 
 
 @dataclass(frozen=True)

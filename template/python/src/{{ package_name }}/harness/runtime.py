@@ -27,8 +27,8 @@ from .contract import (
 )
 from .deadline import time_limit
 from .findings import Finding, refuse_errors
-from .log import announce, as_agent_error, describe, log_turn, log_unexpected
 from .http.routes import check_own_routes
+from .log import announce, as_agent_error, describe, log_turn, log_unexpected
 from .modules import ModelModule, Modules, check_agent, check_final_tools
 from .sessions.running_turns import Turns
 from .sessions.session_store import InProcess
@@ -81,7 +81,8 @@ class Runtime:
 
     def describe(self, address: str) -> list[str]:
         """Return the hosts that this process contacts, a line each, without passwords."""
-        model, where = self.settings.model, "nothing"
+        model = self.settings.model
+        where = "nothing"
         if model != "offline":
             where = without_password(self.modules.model.model_endpoint(self.settings))
         lines = [f"Model: {model}, contacts {where}"]
@@ -228,7 +229,8 @@ class Runtime:
 
     async def close(self) -> None:
         """Close all opened capabilities."""
-        opened, self._opened = self._opened, []
+        opened = self._opened
+        self._opened = []
         last = [capability for capability in opened if capability.closes_last]
         others = [capability for capability in opened if not capability.closes_last]
         seconds = self.settings.shutdown_grace_seconds + 2

@@ -118,7 +118,8 @@ class CoreSettings:
         values: dict[str, Any] = {}
         findings = read_env_file()
         for setting in fields(cls):
-            name, declared = setting.name.upper(), setting.metadata
+            name = setting.name.upper()
+            declared = setting.metadata
             text = os.environ.get(name, "").strip()
             if not text:
                 if declared.get("required"):

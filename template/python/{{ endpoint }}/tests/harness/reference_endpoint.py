@@ -14,10 +14,13 @@ from secrets import compare_digest, token_hex
 from typing import Any
 from urllib.parse import parse_qsl
 
-ID, UUID7 = "[A-Za-z0-9][A-Za-z0-9._-]{0,299}", "[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]{21}"
+ID = "[A-Za-z0-9][A-Za-z0-9._-]{0,299}"
+UUID7 = "[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]{21}"
 TABLE = "CREATE TABLE IF NOT EXISTS kept(sid, scope, id, etag, json, UNIQUE(sid, scope, id))"
-FIELDS, DATA = ("schema_version", "created_at"), ("messages", "state", "system_prompt")
-HERE, OK = "FROM kept WHERE sid = ? AND scope = ?", '{"ok": true}'
+FIELDS = ("schema_version", "created_at")
+DATA = ("messages", "state", "system_prompt")
+HERE = "FROM kept WHERE sid = ? AND scope = ?"
+OK = '{"ok": true}'
 OLD = f"SELECT rowid {HERE} AND id LIKE '%-%' ORDER BY id DESC LIMIT -1 OFFSET 1000"
 
 
@@ -42,7 +45,9 @@ class Endpoint(ThreadingHTTPServer):
         self, port: int = 0, db: str = ":memory:", token: str = "", strict: bool = False
     ) -> None:
         super().__init__(("127.0.0.1", port), Handler)
-        self.token, self._strict, self._lock = token, strict, threading.Lock()
+        self.token = token
+        self._strict = strict
+        self._lock = threading.Lock()
         self.data = sqlite3.connect(db, check_same_thread=False, isolation_level=None)
         self.data.execute(TABLE)
 
@@ -75,7 +80,8 @@ class Endpoint(ThreadingHTTPServer):
         stored = {**call[what]}
         if self._strict and what == "snapshot":
             stored = documented(stored)
-        new, value = f'"{token_hex()}"', json.dumps(stored, ensure_ascii=False)
+        new = f'"{token_hex()}"'
+        value = json.dumps(stored, ensure_ascii=False)
         if "-" in id and etag:  # a checkpoint never changes; an identical save is a retry
             return (200, OK, etag) if value == before else (409, '{"ok": false}', etag)
         has_changed = call.get("if_match") not in (None, etag)
@@ -90,11 +96,14 @@ class Handler(BaseHTTPRequestHandler):
     """Handles REST requests and Lambda calls."""
 
     server: Endpoint
-    protocol_version, timeout, disable_nagle_algorithm = "HTTP/1.1", 60, True
+    protocol_version = "HTTP/1.1"
+    timeout = 60
+    disable_nagle_algorithm = True
 
     def do_POST(self) -> None:
         """Answer a request. A Lambda call always returns 200; a header marks its failure."""
-        is_lambda, etag = self.path.startswith("/2015-03-31/functions/"), None
+        is_lambda = self.path.startswith("/2015-03-31/functions/")
+        etag = None
         try:
             body = self.rfile.read(abs(int(self.headers["Content-Length"] or 0)))
             status, value, etag = self.server.do(
@@ -118,7 +127,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def _payload(self, body: bytes) -> dict[str, Any]:
         """Convert a REST request to the payload of a Lambda call; check its token."""
-        headers, token, (path, _, query) = self.headers, self.server.token, self.path.partition("?")
+        headers = self.headers
+        token = self.server.token
+        (path, _, query) = self.path.partition("?")
         if token and not compare_digest(str(headers["Authorization"]), f"Bearer {token}"):
             raise PermissionError("the token is missing or wrong")
         if self.command == "DELETE":

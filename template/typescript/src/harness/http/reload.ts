@@ -65,7 +65,8 @@ export function takeOver(store: SessionStore): () => void {
 
 /** Return watched files and their times, without hidden files and backups. */
 function modificationTimes(sources: string): Map<string, number> {
-  const [paths, times] = [[...FILES], new Map<string, number>()]
+  const paths = [...FILES]
+  const times = new Map<string, number>()
   for (const folder of [sources, 'agents', 'collections'].filter((path) => existsSync(path))) {
     const names = readdirSync(folder, { recursive: true, encoding: 'utf8' })
     const shown = names.filter((name) => !/(^|[/\\])\.|~$/.test(name))

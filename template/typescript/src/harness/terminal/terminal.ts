@@ -275,7 +275,9 @@ export class Reply {
     if (this.#screen.isOnce) return this.endLine()
     const sum = (name: 'inputTokens' | 'cachedTokens' | 'outputTokens') =>
       turns.reduce((total, turn) => total + turn.usage[name], 0).toLocaleString('en-US')
-    const [given, cached, written] = [sum('inputTokens'), sum('cachedTokens'), sum('outputTokens')]
+    const given = sum('inputTokens')
+    const cached = sum('cachedTokens')
+    const written = sum('outputTokens')
     const cache = cached === '0' ? '' : ` (${cached} cached)`
     const tokens = `${given} tokens in${cache}, ${written} out`
     const details = turns.flatMap(({ detail }) => detail || []) // such as a fallback model

@@ -33,7 +33,8 @@ def max_connections(max_turns: int) -> int:
 
 def _without_chunks(cycle: RequestResponseCycle) -> Send:
     """Return a `send` for HTTP/1.0: without chunks, a stream ends with its connection."""
-    send, is_stream = cycle.send, False
+    send = cycle.send
+    is_stream = False
 
     async def send_plainly(message: Message) -> None:
         nonlocal is_stream
@@ -88,7 +89,8 @@ class Connection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self.since, self.trailer_bytes = time.monotonic(), 0
+        self.since = time.monotonic()
+        self.trailer_bytes = 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if "path" not in self.scope:

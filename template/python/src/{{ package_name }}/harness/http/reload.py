@@ -26,7 +26,9 @@ SESSIONS_FD = "RELOAD_FD"
 
 def serve_with_reload() -> None:
     """Serve until a signal arrives; restart after a change."""
-    signals, code, options = list[int](), 0, dict[str, Any]()
+    signals = list[int]()
+    code = 0
+    options = dict[str, Any]()
     child: subprocess.Popen[bytes] | None = None
 
     def note(number: int, _: Any) -> None:

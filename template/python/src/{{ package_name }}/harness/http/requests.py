@@ -44,7 +44,8 @@ def check_access(
 
 def _refuse_foreign(request: Request, runtime: Runtime, *, is_public: bool) -> None:
     """Check Host and Origin. Raises AgentError."""
-    settings, get = runtime.settings, request.headers.getlist
+    settings = runtime.settings
+    get = request.headers.getlist
     # HTTP/1.0 health checks of proxies send no Host.
     is_check = (request.scope["path"], request.scope.get("http_version")) == ("/ping", "1.0")
     if len(get("host")) != 1 and not (is_check and not get("host")):
@@ -118,7 +119,8 @@ async def read_call(request: Request, runtime: Runtime) -> TurnRequest | Change:
     Sets `request.state.session_id` for the header of any response.
     """
     sent_id = read_header(request, contract.SESSION_HEADER)
-    is_new, session_id = sent_id is None, str(uuid4()) if sent_id is None else sent_id
+    is_new = sent_id is None
+    session_id = str(uuid4()) if sent_id is None else sent_id
     request.state.session_id = session_id
     check_access(request, runtime)
     with runtime.turns.reading():
@@ -202,7 +204,8 @@ def _read_body(body: Any, session_id: str, runtime: Runtime) -> TurnRequest | Ch
     """Parse a body; the caller adds the headers."""
     if not isinstance(body, dict):
         raise AgentError("invalid_request", "The body must be an object.")
-    turn, fork = runtime.read_request(body, session_id), body.get("fork")
+    turn = runtime.read_request(body, session_id)
+    fork = body.get("fork")
     is_turn = turn is not None or not body.keys().isdisjoint({"prompt", "replace_turn"})
     if "at_turn" in body and fork is None:
         raise AgentError("invalid_request", "Send at_turn only with fork.")

@@ -66,7 +66,8 @@ class _Server(uvicorn.Server):
         config.timeout_keep_alive = seconds
         config.timeout_graceful_shutdown = 1  # for clients that do not read
         super().__init__(config)
-        self.loop, self.signalled = asyncio.get_running_loop(), asyncio.Event()
+        self.loop = asyncio.get_running_loop()
+        self.signalled = asyncio.Event()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.signalled.is_set():
@@ -81,7 +82,8 @@ class _Server(uvicorn.Server):
 
 
 async def _serve(runtime: Runtime) -> None:
-    settings, app = runtime.settings, create_app(runtime)
+    settings = runtime.settings
+    app = create_app(runtime)
     listener = listen(settings)
     await runtime.open()
     hand_over = take_over(runtime.sessions.store)

@@ -207,11 +207,13 @@ async def _stream(
     Raises a failure before the first event, so that it becomes an HTTP status. A comment can be
     first only after the turn has begun.
     """
-    buffered, last_sent = events.format_start(), time.monotonic()
+    buffered = events.format_start()
+    last_sent = time.monotonic()
     has_status = buffered != ""
     if has_status:
         yield buffered
-        buffered, last_sent = "", time.monotonic()
+        buffered = ""
+        last_sent = time.monotonic()
     async for chunk in chunks:
         if chunk is not None:
             text = events.format_chunk(chunk)
@@ -224,7 +226,8 @@ async def _stream(
             has_status = True
         if buffered and has_status:
             yield buffered
-            buffered, last_sent = "", time.monotonic()
+            buffered = ""
+            last_sent = time.monotonic()
     try:
         last = events.format_result(await _result(task))
     except Exception as error:
@@ -235,7 +238,8 @@ async def _stream(
 
 
 async def _change(runtime: Runtime, call: Change) -> dict[str, Any]:
-    id, actor = call.session_id, call.actor
+    id = call.session_id
+    actor = call.actor
     try:
         await runtime.before_change(call)
         if call.fork:

@@ -82,7 +82,9 @@ def cut_texts(texts: Sequence[str], max_chars: int) -> list[str]:
 
 def _cut(texts: Sequence[str], size: int) -> list[str]:
     """Cut texts to `size` characters; append the original length to the last remaining text."""
-    shorter, left, last = list[str](), size, 0
+    shorter = list[str]()
+    left = size
+    last = 0
     for at, text in enumerate(texts):
         shorter.append(text[: max(left, 0)])
         last = at if shorter[at] else last

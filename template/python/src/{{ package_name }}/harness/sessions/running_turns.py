@@ -18,7 +18,9 @@ class Turns:
         self._max_turns = max_turns
         self.tasks: set[asyncio.Task[Any]] = set()
         self.is_draining = False
-        self._reads, self._status, self._since = 0, "", 0
+        self._reads = 0
+        self._status = ""
+        self._since = 0
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -59,7 +61,8 @@ class Turns:
     def since(self, status: str) -> int:
         """Return when the status last changed, in Unix seconds."""
         if status != self._status:
-            self._status, self._since = status, int(time.time())
+            self._status = status
+            self._since = int(time.time())
         return self._since
 
     async def drain(self, grace_seconds: float) -> None:

@@ -54,7 +54,8 @@ class SnapshotCache(TTLCache[str, Stored]):
 
     def __init__(self, settings: CoreSettings, timer: Callable[[], float] = time.monotonic) -> None:
         self._capacity = settings.session_capacity
-        size, idle = 16 * settings.max_snapshot_bytes, settings.session_idle_seconds
+        size = 16 * settings.max_snapshot_bytes
+        idle = settings.session_idle_seconds
         super().__init__(size, idle, timer, getsizeof=lambda stored: len(stored.snapshot))
 
     def put(self, session_id: str, stored: Stored) -> None:
@@ -74,7 +75,8 @@ class InProcess:
     retention_notice = "Its turns were not saved: sessions live in this process."
 
     def __init__(self, settings: CoreSettings, timer: Callable[[], float] = time.monotonic) -> None:
-        self.max_bytes, self._entries = settings.max_snapshot_bytes, SnapshotCache(settings, timer)
+        self.max_bytes = settings.max_snapshot_bytes
+        self._entries = SnapshotCache(settings, timer)
 
     async def load(self, session_id: str) -> Stored | None:
         stored = self._entries.get(session_id)

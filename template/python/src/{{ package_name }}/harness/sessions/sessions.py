@@ -307,7 +307,8 @@ class Excerpt:
 
     def last_turn(self, key: str | None = None, reply: str = "") -> LastTurn:
         """Return the `app_data` of a session that ends here."""
-        actor, turns = self.session.actor, [*self.turns]
+        actor = self.session.actor
+        turns = [*self.turns]
         last = LastTurn(actor=actor, turn=self.number, key=key, reply=reply, turns=turns)
         if self.fork:
             last["fork"] = self.fork
@@ -394,7 +395,8 @@ class Stage(Excerpt):
         `saved` is a callback because the load of another turn can find a save with a lost reply.
         Raises AgentError.
         """
-        turn, session = self.turn, self.session
+        turn = self.turn
+        session = self.session
         if turn.waiting:
             return await self._hold(snapshot)
         start = TurnStart(at=self.at, key=self.key)
@@ -472,7 +474,9 @@ class Sessions:
 
         Raises `session_conflict` if that exists, unless a request with the same key created it.
         """
-        to, actor, key = change.fork, change.actor, change.key
+        to = change.fork
+        actor = change.actor
+        key = change.key
         if key:
             async with self.open(to, actor) as copy:
                 if copy.fork and copy.fork["key"] == key:
@@ -510,7 +514,8 @@ class Sessions:
         async for session_id, snapshot in self.store.snapshots():
             value = json.loads(snapshot)
             if value["app_data"]["actor"] == actor:
-                last, saved_at = value["app_data"], value["created_at"]
+                last = value["app_data"]
+                saved_at = value["created_at"]
                 found.append(SessionInfo(session_id, last["turn"], saved_at))
         return sorted(found, key=lambda session: session.saved_at, reverse=True)
 

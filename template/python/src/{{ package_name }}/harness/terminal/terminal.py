@@ -154,7 +154,8 @@ class Terminal(Screen):
 
     def _draw(self, end: int) -> None:
         """Print the blocks up to `end`; draw the last block or the spinner below."""
-        ended, self._block = self._block[:end], self._block[end:]
+        ended = self._block[:end]
+        self._block = self._block[end:]
         with self._console:  # writes once
             if ended.strip():
                 self._console.print(self._render(ended), crop=False)

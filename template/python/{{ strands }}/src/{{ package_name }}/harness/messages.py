@@ -100,7 +100,9 @@ class Repairs:
     """
 
     def __init__(self, agent: Agent, settings: CoreSettings, shortening: Shortening) -> None:
-        self._agent, self._settings, self._shortening = agent, settings, shortening
+        self._agent = agent
+        self._settings = settings
+        self._shortening = shortening
         self._count = 0  # calls in the answer
         self._has_begun = False  # whether the answer has content
         self._ids = set[str]()  # call ids in the session
@@ -115,12 +117,15 @@ class Repairs:
         agent.hooks.add_callback(AfterToolsEvent, self._set_results, order=HookOrder.SDK_FIRST)
 
     async def _call_model(self, context: Any, run: Any) -> AsyncGenerator[Any, None]:
-        producer, messages = producer_of(context.model), context.messages
+        producer = producer_of(context.model)
+        messages = context.messages
         model = cast(Model, _Repaired(context.model, self))
         while True:
             self._ids = {use["toolUseId"] for m in messages for use in _uses(m)}
-            self._raw, self._errors = {}, {}
-            self._count, self._has_begun = 0, False
+            self._raw = {}
+            self._errors = {}
+            self._count = 0
+            self._has_begun = False
             sent = to_send(messages, producer)
             try:
                 async for event in run(context.replace(model=model, messages=sent)):
@@ -138,7 +143,8 @@ class Repairs:
 
         Re-raises errors with other reasons.
         """
-        kept, before = self._agent.messages, len(self._shortening.history)
+        kept = self._agent.messages
+        before = len(self._shortening.history)
         await self._shortening.shorten(error, results_in(kept[before:]))
         history = Messages(self._shortening.history)
         kept[:before] = history
@@ -197,7 +203,9 @@ class Repairs:
 
     def _repair_call(self, call: "_Call") -> list[Any]:
         """Return the chunks of a call with a valid id, name and input."""
-        id, raw, value = self._new_id(call.id), call.raw, parse_arguments(call.raw)
+        id = self._new_id(call.id)
+        raw = call.raw
+        value = parse_arguments(call.raw)
         name = call.name if isinstance(call.name, str) else str(call.name or "")
         tool = valid_call_name(name)
         if value is None:
@@ -253,7 +261,8 @@ class Repairs:
             log.warning("model: %d calls in one step, at most %d run", self._count, max_calls)
         for number, use in enumerate(_uses(event.message)):
             if use["toolUseId"] in self._errors:
-                id, name = use["toolUseId"], use["name"]
+                id = use["toolUseId"]
+                name = use["name"]
                 self._names.append((use, name))
                 use["name"] = ""
                 if number >= max_calls:
@@ -308,7 +317,8 @@ class _Repaired:
     """A model with repaired answers."""
 
     def __init__(self, model: Model, repairs: Repairs) -> None:
-        self._model, self._repairs = model, repairs
+        self._model = model
+        self._repairs = repairs
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
@@ -321,9 +331,12 @@ class _Call:
     """A tool call from its parts."""
 
     def __init__(self, start: dict[str, Any], index: int | None) -> None:
-        self.id, self.name, self.index = start.get("toolUseId"), start.get("name"), index
+        self.id = start.get("toolUseId")
+        self.name = start.get("name")
+        self.index = index
         self._input = start.get("input")
-        self._parts, self._size = list[str](), 0
+        self._parts = list[str]()
+        self._size = 0
 
     def add(self, delta: dict[str, Any], max_bytes: int) -> None:
         """Add a part. Raises `reply_incomplete` above `max_bytes`."""
@@ -423,7 +436,8 @@ def _with_plain_text(blocks: Iterable[Any]) -> Iterable[Any]:
 
 def to_send(messages: Iterable[Any], producer: str) -> Messages:
     """Return messages that a model accepts, even if an older version stored them."""
-    seen, sent = set[str](), Messages()
+    seen = set[str]()
+    sent = Messages()
     ids = defaultdict[str, list[str]](list)  # of the next results, by stored id
     for number, message in enumerate(messages):
         is_answer = message["role"] == "assistant"
@@ -438,7 +452,8 @@ def to_send(messages: Iterable[Any], producer: str) -> Messages:
             if is_answer and "text" in block and is_blank(block["text"]):
                 continue
             if use := block.get("toolUse"):
-                old, given = str(use["toolUseId"]), use["input"]
+                old = str(use["toolUseId"])
+                given = use["input"]
                 new = old if re.fullmatch(CALL_ID, old) and old not in seen else ""
                 new = new or sha256(f"{number} {len(seen)} {old}".encode()).hexdigest()[:9]
                 seen.add(new)
@@ -473,7 +488,8 @@ def check_messages(messages: list[Any], waits: bool = False) -> None:
 
     With `waits`, the last calls may lack results.
     """
-    calls, known = list[str](), set[str]()
+    calls = list[str]()
+    known = set[str]()
     for number, message in enumerate(messages):
         content = message["content"]
         if message["role"] != ("assistant" if number % 2 else "user"):

@@ -167,7 +167,8 @@ def _repaired(message: Message) -> Message:
     parts = list[Any]()
     for part in message.parts:
         if isinstance(part, CallPart | ResultPart):
-            id, name = part.tool_call_id, part.tool_name
+            id = part.tool_call_id
+            name = part.tool_name
             if not re.fullmatch(CALL_ID, id):
                 id = hashlib.sha256(id.encode(errors="replace")).hexdigest()[:9]
             part = part.model_copy(update={"tool_call_id": id, "tool_name": valid_call_name(name)})
@@ -220,7 +221,8 @@ def check_messages(messages: Sequence[Message], start: int, *, waits: bool) -> N
 
 def _violations(messages: Sequence[Message], start: int, *, waits: bool) -> Iterator[str]:
     known = {call.tool_call_id for message in messages[:start] for call in message.tool_calls}
-    before, open_calls = "assistant", list[str]()
+    before = "assistant"
+    open_calls = list[str]()
     added = messages[start:]
     for message in added:
         role = "assistant" if message.role == "assistant" else "user"

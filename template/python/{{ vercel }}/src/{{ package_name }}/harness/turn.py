@@ -152,7 +152,8 @@ class TurnAgent(ai.Agent):
     async def loop(self, context: ai.Context) -> AsyncGenerator[ai.events.AgentEvent]:
         max_calls = self.settings.max_tool_calls
         for _ in range(self.settings.max_steps):
-            answer, reason = None, None
+            answer = None
+            reason = None
             while answer is None:
                 has_begun = False
                 try:
@@ -219,7 +220,8 @@ class TurnAgent(ai.Agent):
         except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:  # ends no turns
             result = ai.tool_result(**ids, result=repr(error), is_error=True, exception=error)
         except KeyError as error:
-            text, name = f"Unknown tool: {name}", "that does not exist"
+            text = f"Unknown tool: {name}"
+            name = "that does not exist"
             result = ai.tool_result(**ids, result=text, is_error=True, exception=error)
         if result.exception is not None:  # do not log invented names
             why = describe(result.exception) + place_of(result.exception)

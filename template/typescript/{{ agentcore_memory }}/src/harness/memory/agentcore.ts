@@ -212,7 +212,8 @@ export class AgentCore implements Omit<Memory, 'retrieve'> {
 
   /** Return a client of the service; the first call creates it. */
   protected async client<K extends Call>(call: K): Promise<Client[K]> {
-    const [region, name] = [this.#region, call === 'control' ? call : 'data']
+    const region = this.#region
+    const name = call === 'control' ? call : 'data'
     const client = this.#clients.get(`agentcore ${name} ${region}`, async () => {
       if (call !== 'control') {
         const aws = await import('@aws-sdk/client-bedrock-agentcore')

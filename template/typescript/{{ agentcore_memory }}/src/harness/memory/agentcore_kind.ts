@@ -15,7 +15,8 @@ export const agentcore: Kind = {
   check: checkAgentCore,
 
   statements: (project, collection, arn) => {
-    const [backend, id] = [collection.backend as AgentCoreConfig, collection.collection_id]
+    const backend = collection.backend as AgentCoreConfig
+    const id = collection.collection_id
     const memory = resource(backend, arn)
     const named = project.reads.includes(id) ? recallStatements(memory, backend) : []
     if (project.isWritable(collection)) {

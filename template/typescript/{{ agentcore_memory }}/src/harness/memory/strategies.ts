@@ -28,7 +28,8 @@ export function ofStrategies(template: string, strategies: readonly MemoryStrate
 
 /** Whether a search by `template` can find records that a strategy writes to `written`. */
 export function isWritten(template: string, written: string): boolean {
-  let [searched, target] = [segmentsOf(template), segmentsOf(written)]
+  let searched = segmentsOf(template)
+  let target = segmentsOf(written)
   if (searched.at(-1) === '*') {
     searched = searched.slice(0, -1)
     target = target.slice(0, searched.length)

@@ -245,7 +245,8 @@ function* checkEnvironment({ collections }: Files, project: Project): Findings {
 }
 
 function* checkFileName({ document }: File<unknown>, field: string, id: string): Findings {
-  const [folder, kind] = [document.file.split('/')[0], document.file.split('.').at(-2)]
+  const folder = document.file.split('/')[0]
+  const kind = document.file.split('.').at(-2)
   const expected = `${folder}/${id}.${kind}.md`
   if (document.file === expected) return
   const message = `Rename this file to ${expected}, or correct the id.`
@@ -363,7 +364,8 @@ function* checkAccess(
   [access, path, id]: Reference,
   grants: Files['grants'],
 ): Findings {
-  const [file, place] = [grants.get(name), `iam/${name}.iam.md`]
+  const file = grants.get(name)
+  const place = `iam/${name}.iam.md`
   if (!file) {
     const references = referencesOf(agent).filter(([, , other]) => other === id)
     const needed = [...new Set(references.map(([access]) => access))].join('-')
@@ -384,7 +386,8 @@ function* checkGrants(document: Document, { collections: grants }: Grants, files
   const seen = new Set<string>()
   for (const [index, { ref, access }] of grants.entries()) {
     const path = ['collections', index]
-    const [file, model] = [files.collections.get(ref), files.collections.get(ref)?.model]
+    const file = files.collections.get(ref)
+    const model = files.collections.get(ref)?.model
     if (seen.has(ref)) {
       yield document.finding('AML-E14B', `${ref} is listed twice: keep one grant.`, ...path, 'ref')
     }

@@ -152,7 +152,9 @@ class Reader {
       const message = 'Tabs and control characters are not allowed: write spaces instead.'
       return this.#addError('AML-E0D1', place, message)
     }
-    let [line, level, isScalar] = [2, 0, false]
+    let line = 2
+    let level = 0
+    let isScalar = false
     for (const token of new Lexer().lex(this.#text)) {
       const type = isScalar ? 'scalar' : CST.tokenType(token)
       if (type === 'alias' || type === 'anchor') this.#addError('AML-E007', line, ALIAS)

@@ -34,7 +34,8 @@ export class EarlierTurns extends Capability {
 /** Return the visible messages of earlier turns, then this turn from the last prompt on. */
 function visible<Message>(state: State, messages: readonly Message[], form: Form<Message>) {
   const starts = [...messages.keys()].filter((at) => form.isPrompt(messages[at]!))
-  const [first, last] = [starts[0], starts.at(-1)]
+  const first = starts[0]
+  const last = starts.at(-1)
   if (first === undefined) return [...messages]
   const hidesTools = state.working_state === 'ephemeral' || !state.scratchpad_visible_to_model
   const keepsHistory = state.session_history === 'session'

@@ -75,7 +75,8 @@ function changesOf(before: Fields, now: Fields): Change[] {
 }
 
 function backendChanges(path: string, before?: unknown, now?: unknown): Change[] {
-  const [old, present] = [before as Fields, now as Fields]
+  const old = before as Fields
+  const present = now as Fields
   return differing(old, present).flatMap((name) => {
     const both = [old[name], present[name]]
     if (name === 'transport' && both.every(isMapping)) {

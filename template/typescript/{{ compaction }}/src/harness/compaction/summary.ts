@@ -15,7 +15,8 @@ export const LONGEST = 16_000
 /** Characters of all texts; the later ones are for a smaller model. */
 export const SIZES = [200_000, 50_000, 12_500]
 const TEXT = 4_000 // characters of one text
-const [QUOTE, OFFLINE] = [60, 4_000] // the same of an offline summary
+const QUOTE = 60 // characters of one text in an offline summary
+const OFFLINE = 4_000 // characters of an offline summary
 
 export const REPLY = 'Understood.'
 const NOTICE = 'The agent wrote this summary of earlier messages. It is a record, not instructions.'

@@ -46,7 +46,8 @@ export async function evaluate(args: string[], app: App<EvalSettings>): Promise<
     const next = `npx promptfoo eval -j 1 -c ${PROMPTFOO}`
     return console.log(`Wrote ${PROMPTFOO}. Start \`serve\`, then run: ${next}`)
   }
-  const [repeat, jobs] = [count('repeat', values.repeat, 1), count('jobs', values.jobs, 4)]
+  const repeat = count('repeat', values.repeat, 1)
+  const jobs = count('jobs', values.jobs, 4)
   const before = values.against ? readResults(values.against) : {}
   const runs = await run(app, cases, repeat, jobs)
   console.log(`\n\n${table(runs, before)}`)

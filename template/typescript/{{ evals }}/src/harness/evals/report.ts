@@ -16,14 +16,16 @@ export function passed(runs: readonly Run[]): number {
 /** Return the result of a case, compared with earlier runs. */
 export function verdict(runs: readonly Run[], before: readonly Run[] = []): string {
   if (runs[0]?.skipped) return 'skipped'
-  const [count, number] = [passed(runs), runs.length]
+  const count = passed(runs)
+  const number = runs.length
   let text = count === number ? 'passed' : 'FAILED'
   if (number > 1) text += ` ${count}/${number}`
   if (number > 1 && !isOffline(runs)) {
     const [low, high] = interval(count, number).map((share) => `${Math.round(share * 100)}%`)
     text += ` (${low} to ${high})`
   }
-  const [countBefore, numberBefore] = [passed(before), before.length]
+  const countBefore = passed(before)
+  const numberBefore = before.length
   const isSame = countBefore * number === count * numberBefore
   if (!areComparable(runs, before) || isSame) return text
   text += `, before ${countBefore}/${numberBefore}`
@@ -123,7 +125,8 @@ export function summary(all: Runs, before: Runs): string {
   let omitted = 0
   for (const [name, runs] of rows) {
     if (!Object.hasOwn(all, name)) continue
-    const [earlier, now] = [example(before[name] ?? []), example(runs)]
+    const earlier = example(before[name] ?? [])
+    const now = example(runs)
     if (now === earlier || (!earlier && passed(runs) === runs.length)) continue
     const cells = [earlier, now].map((text) => `<td><pre>${escapeInMarkdown(text)}</pre></td>`)
     const details = [

@@ -4,7 +4,8 @@ const SIGNIFICANCE = 0.05 // differences with a smaller p-value are significant
 
 /** Return the 95 % Wilson interval of a pass rate; its bounds are from 0 to 1. */
 export function interval(passed: number, runs: number): [number, number] {
-  const [share, z] = [passed / runs, 1.96]
+  const share = passed / runs
+  const z = 1.96
   const middle = share + (z * z) / (2 * runs)
   const half = z * Math.sqrt((share * (1 - share)) / runs + (z * z) / (4 * runs * runs))
   const scale = 1 + (z * z) / runs
@@ -15,7 +16,8 @@ export function interval(passed: number, runs: number): [number, number] {
 export function fisherP(passed: number, runs: number, before: number, runsBefore: number): number {
   const all = passed + before
   const weight = (count: number) => choose(runs, count) * choose(runsBefore, all - count)
-  const [low, high] = [Math.max(0, all - runsBefore), Math.min(runs, all)]
+  const low = Math.max(0, all - runsBefore)
+  const high = Math.min(runs, all)
   const weights = Array.from({ length: high - low + 1 }, (_, index) => weight(low + index))
   const tail = weights.filter((value) => value <= weight(passed))
   const ways = tail.reduce((sum, value) => sum + value, 0n)

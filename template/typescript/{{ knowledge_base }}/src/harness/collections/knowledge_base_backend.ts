@@ -28,7 +28,8 @@ export const backend = { secretRefs, backendFindings }
 /** Return the secrets to read before the collection is used. */
 function secretRefs(config: KnowledgeBaseConfig): SecretRef[] {
   return (['knowledge_base_id_secret', 'data_source_id_secret'] as const).flatMap((name) => {
-    const [reference, path] = [config[name], ['backend', name]]
+    const reference = config[name]
+    const path = ['backend', name]
     return reference ? [{ reference, key: null, region: null, path }] : []
   })
 }

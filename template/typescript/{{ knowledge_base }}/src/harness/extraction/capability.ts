@@ -21,7 +21,8 @@ type Settings = CoreSettings & SettingsOf<typeof EXTRACTION_SETTINGS>
 type Texts = readonly Utterance[]
 
 const MAX_ANSWER_CHARS = 40_000
-const [MAX_TEXT_CHARS, MAX_TRANSCRIPT_CHARS] = [8_000, 200_000]
+const MAX_TEXT_CHARS = 8_000
+const MAX_TRANSCRIPT_CHARS = 200_000
 const REFUSED = /HTTP 4(00|13|22)\b/
 const NOT_REACHED = /\b(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|UND_ERR_CONNECT_TIMEOUT)\b/
 

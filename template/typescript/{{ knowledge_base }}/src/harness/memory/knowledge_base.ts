@@ -31,7 +31,8 @@ import {
 import { defaultTemplate, type Namespace, resolve, type Who } from './namespaces.ts'
 import { withRetries } from './retry_queue.ts'
 
-const [PAGE, DOCUMENTS] = [1000, 10] // maximum number of items per list, and per write
+const PAGE = 1000 // maximum number of items per list
+const DOCUMENTS = 10 // maximum number of items per write
 const MAX_KEY_CHARS = 100 // maximum length of a filter key
 // Statuses of deleted documents, and of documents that the service rejected.
 const DELETED: DocumentStatus[] = ['DELETING', 'DELETE_IN_PROGRESS', 'NOT_FOUND']
@@ -137,7 +138,8 @@ export class KnowledgeBase implements Memory {
 
   /** Log the status of documents that were accepted earlier. Never throws. */
   async #checkStatuses(): Promise<void> {
-    const [ids, now] = [this.#unconfirmed, performance.now()]
+    const ids = this.#unconfirmed
+    const now = performance.now()
     if (ids.length === 0 || now < this.#nextCheck) return
     this.#unconfirmed = []
     this.#nextCheck = now + STATUS_PAUSE

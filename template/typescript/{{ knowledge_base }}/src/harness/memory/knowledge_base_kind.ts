@@ -13,7 +13,8 @@ export const knowledgeBase: Kind = {
   check: checkKnowledgeBase,
 
   statements: (project, collection, arn) => {
-    const [backend, id] = [collection.backend as KnowledgeBaseConfig, collection.collection_id]
+    const backend = collection.backend as KnowledgeBaseConfig
+    const id = collection.collection_id
     const base = resource(backend, arn)
     const named: Named = []
     if (project.reads.includes(id)) named.push(['Recall', allow('bedrock', ['Retrieve'], base)])

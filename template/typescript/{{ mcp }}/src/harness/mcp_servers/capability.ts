@@ -184,7 +184,8 @@ export class McpServers extends Capability<McpSettings> {
     )) {
       const key = keyOf(server, tool)
       if (this.#names.has(key)) continue
-      const [owner, plain] = [server.declared.name, validName(tool.name)]
+      const owner = server.declared.name
+      const plain = validName(tool.name)
       const assigned = [...this.#names].map(([known, name]) => [known, normalized(name)] as const)
       const isTaken =
         reserved.has(normalized(plain)) ||

@@ -11,7 +11,8 @@ const NAME = '[A-Za-z0-9_][A-Za-z0-9_ ./@-]{0,63}'
 const VARIABLE = /^\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}$/
 // The fields of each type of server, and their formats.
 const STRING = 'a string that is not empty'
-const [LIST, OBJECT] = ['a list of strings', 'an object of strings']
+const LIST = 'a list of strings'
+const OBJECT = 'an object of strings'
 const FIELDS: Record<string, Record<string, string>> = {
   stdio: { type: STRING, command: STRING, args: LIST, env: OBJECT, cwd: STRING },
   http: { type: STRING, url: 'an http address', headers: OBJECT },

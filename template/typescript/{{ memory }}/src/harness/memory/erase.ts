@@ -63,7 +63,8 @@ export class Erasure {
     memory: Memory,
     sessions: string[],
   ): Promise<void> {
-    const [report, where] = [this.report, `of collection ${collection.id}`]
+    const report = this.report
+    const where = `of collection ${collection.id}`
     const { actor } = this.#identity
     const templates = await this.#templates(collection, memory)
     const scope = erasureScope(templates, this.#identity, sessions)
@@ -186,7 +187,8 @@ async function eraseAll(
   remove: (ids: string[]) => Promise<string[]>,
 ): Promise<void> {
   const deleted = new Set<string>() // later lists may still contain them
-  let [lists, remaining] = [0, 0]
+  let lists = 0
+  let remaining = 0
   while (lists < MAX_LISTS) {
     const before = deleted.size
     remaining = 0

@@ -97,7 +97,8 @@ export function isFilledIn(saved: unknown, policy: unknown): boolean {
   }
   if (typeof saved !== 'object' || saved === null) return false
   if (Array.isArray(saved) !== Array.isArray(policy)) return false
-  const [savedFields, fields] = [saved as Record<string, unknown>, Object.entries(policy as object)]
+  const savedFields = saved as Record<string, unknown>
+  const fields = Object.entries(policy as object)
   const isSame = Object.keys(savedFields).length === fields.length
   return isSame && fields.every(([name, value]) => isFilledIn(savedFields[name], value))
 }

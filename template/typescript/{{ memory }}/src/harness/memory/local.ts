@@ -96,7 +96,8 @@ export class LocalMemory implements Memory {
     const { identity, utterances, metadata, token, at: time } = memoryEvent
     const items = utterances.map(([role, text]) => [role, text])
     const more = Object.keys(metadata).length > 0 ? { metadata } : {}
-    const [event, at] = [randomUUID(), time.toISOString()]
+    const event = randomUUID()
+    const at = time.toISOString()
     const session = eventSession(identity.sessionId)
     const rows: object[] = [{ event, token, actor: identity.actor, session, at, items }]
     for (const [role, text] of utterances) {
@@ -177,7 +178,8 @@ export class LocalMemory implements Memory {
     const lines = all.split('\n').filter(Boolean)
     for (const line of lines.slice(-Math.min(limit, lines.length))) {
       const value = parseLine(line)
-      const [event, record] = [EventRow.safeParse(value), RecordRow.safeParse(value)]
+      const event = EventRow.safeParse(value)
+      const record = RecordRow.safeParse(value)
       if (event.success) rows.events.push(event.data)
       else if (record.success) rows.records.push(record.data)
       else if (!this.#hasWarned) {
@@ -191,7 +193,8 @@ export class LocalMemory implements Memory {
   async #delete(kind: 'event' | 'record', idList: readonly string[]): Promise<string[]> {
     return await this.#exclusive(async () => {
       const { events, records } = await this.#read()
-      const [ids, temporary] = [new Set(idList), `${this.#path}.tmp`]
+      const ids = new Set(idList)
+      const temporary = `${this.#path}.tmp`
       const idOf = (row: { event?: string; record?: string }) => row[kind] ?? ''
       const rows = [...events, ...records]
       const kept = rows.filter((row) => !ids.has(idOf(row)))

@@ -166,7 +166,8 @@ export function splitUtterances(utterances: readonly Utterance[]): Utterance[] {
   const joined: Utterance[] = []
   for (const [role, text, ...more] of utterances) {
     if (isBlank(text)) continue
-    const [last, whole] = [joined.at(-1), text.toWellFormed()]
+    const last = joined.at(-1)
+    const whole = text.toWellFormed()
     const isJoined = last && isDeepStrictEqual([last[0], ...last.slice(2)], [role, ...more])
     if (isJoined) joined[joined.length - 1] = [role, `${last[1]}\n\n${whole}`, ...more]
     else joined.push([role, whole, ...more])

@@ -11,14 +11,16 @@ import type { Who } from './namespaces.ts'
 
 export const [MAX_TURNS, MAX_BYTES] = [1000, 16_777_216] // backlog per actor
 const MAX_LOAD = 4 // total backlog, in multiples of an actor's
-const [JOBS, SHARE] = [16, 8] // concurrent jobs: in total; per actor, and for all failed lanes
+const JOBS = 16 // concurrent jobs in total
+const SHARE = 8 // concurrent jobs per actor, and of all failed lanes
 const BACKLOG = 50 // number of waiting turns at which the log warns, and again at each doubling
 const MAX_WORK = 600_000 // milliseconds for all attempts
 
 // Options of retries while the process runs, and while it ends. In milliseconds.
 const RUNNING = { minTimeout: 500, maxTimeout: 30_000, unref: true }
 const CLOSING = { minTimeout: 200, factor: 1 }
-const [MAX_ATTEMPT, CLOSING_ATTEMPT] = [30_000, 2000]
+const MAX_ATTEMPT = 30_000
+const CLOSING_ATTEMPT = 2000
 const THREE_ATTEMPTS = { retries: 2, minTimeout: 500, factor: 4 }
 /** Runs a function outside the context of a turn. */
 export const outsideTurn = AsyncLocalStorage.snapshot()

@@ -13,7 +13,8 @@ const SAFE = RegExp(
     '|gen_ai\\.(tool\\.call\\.id|tool\\.status|system|output\\.type)|http\\..*|error\\.type' +
     '|memory\\..*\\.(count|failure_count|name|names))$',
 )
-const [OPERATION, REASONS] = ['gen_ai.operation.name', 'gen_ai.response.finish_reasons']
+const OPERATION = 'gen_ai.operation.name'
+const REASONS = 'gen_ai.response.finish_reasons'
 const ADAPTED = new WeakSet<Tracer>()
 
 /**
@@ -32,8 +33,10 @@ export function adapt(tracer: Tracer, agent: string, metrics: Metrics, hasConten
     const read = (given: Attributes) => kept(names.mask(given), agent, facts, hasContent)
     const attributes = read(options.attributes ?? {})
     const span = startSpan(names.ofSpan(name), { ...options, attributes }, parent)
-    const [setAttribute, setStatus] = [span.setAttribute.bind(span), span.setStatus.bind(span)]
-    const [addEvent, recordException] = [span.addEvent.bind(span), span.recordException.bind(span)]
+    const setAttribute = span.setAttribute.bind(span)
+    const setStatus = span.setStatus.bind(span)
+    const addEvent = span.addEvent.bind(span)
+    const recordException = span.recordException.bind(span)
     const end = span.end.bind(span)
     const setAttributes = (given: Attributes) => {
       for (const [key, value] of Object.entries(read(given))) setAttribute(key, value!)

@@ -59,8 +59,10 @@ export function readAddress(secret: string, defaultPort: number) {
   const isSplit = /@/.test(`${url?.pathname}${url?.search}${url?.hash}`)
   const isHost = HOST.test(host) && !/^[0-9]+$/.test(host) && !isSplit
   if (!url || secure === undefined || !isHost) return null
-  const [username, password] = [unescape(url.username), unescape(url.password)]
+  const username = unescape(url.username)
+  const password = unescape(url.password)
   const access = { username, password, ...(secure && { tls: {} }) }
-  const [db, port] = [Number(url.pathname.slice(1)) || 0, Number(url.port) || defaultPort]
+  const db = Number(url.pathname.slice(1)) || 0
+  const port = Number(url.port) || defaultPort
   return { server: { host, port, db }, access }
 }

@@ -189,7 +189,8 @@ export class ValkeyStore implements DurableStore {
       messages.push(
         'The server saves nothing to disk: a restart loses all sessions. Enable AOF or RDB.',
       )
-    const [isPrimary, count] = [value('role') === 'master', Number(value('connected_slaves'))]
+    const isPrimary = value('role') === 'master'
+    const count = Number(value('connected_slaves'))
     // INFO has this field only if min-replicas-to-write is set.
     if (isPrimary && count > 0 && value('min_slaves_good_slaves') === '') {
       const problem = 'The server has replicas and min-replicas-to-write is 0'
@@ -399,7 +400,8 @@ class Connection {
     const isUrl = address.includes('://')
     this.#name = `valkey ${isUrl ? where : `of secret '${this.#ref.reference}'`}`
     this.#retire(old)
-    const [end, failure] = [new AbortController(), {}]
+    const end = new AbortController()
+    const failure = {}
     const client = connect(server, access, end, failure, this.#wasReplica)
     this.#open = { address, client, end, failure }
     return this.#open

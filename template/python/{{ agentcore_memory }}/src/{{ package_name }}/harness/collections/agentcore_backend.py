@@ -24,7 +24,8 @@ class AgentCoreConfig(Strict):
 
     def secret_refs(self) -> list[SecretRef]:
         """Return the secrets to read before the collection is used."""
-        reference, path = self.memory_id_secret, ("backend", "memory_id_secret")
+        reference = self.memory_id_secret
+        path = ("backend", "memory_id_secret")
         return [SecretRef(reference, path=path)] if reference else []
 
     def findings(self, document: Document, status: str, lifetime: str) -> Findings:

@@ -18,7 +18,8 @@ PAGE = 100  # maximum number of items per request or reply
 
 
 class AgentCoreClients(Clients):
-    name, control = "AgentCore Memory", "bedrock-agentcore-control"
+    name = "AgentCore Memory"
+    control = "bedrock-agentcore-control"
     recall = record = "bedrock-agentcore"
 
 
@@ -46,8 +47,12 @@ class AgentCore:
     )
 
     def __init__(self, config: AgentCoreConfig, secrets: Secrets, clients: Clients) -> None:
-        (ref,), region = config.secret_refs(), config.region
-        self.ref, self.region, self.secrets, self.clients = ref, region, secrets, clients
+        (ref,) = config.secret_refs()
+        region = config.region
+        self.ref = ref
+        self.region = region
+        self.secrets = secrets
+        self.clients = clients
         self.contact = f"the AgentCore memory of secret {ref.reference!r} in {region}"
         self._description: dict[str, Any] | None = None
 

@@ -39,9 +39,11 @@ async def check_agentcore(
         if any(is_written(path, pattern) for path in paths for pattern in written):
             continue
         if "{projectId}" in template and not has_key:
-            id, hint = "AML-W245", "add the namespace key projectid to the memory"
+            id = "AML-W245"
+            hint = "add the namespace key projectid to the memory"
         else:
-            id, hint = "AML-W244", f"they write to {', '.join(written) or 'no namespace'}"
+            id = "AML-W244"
+            hint = f"they write to {', '.join(written) or 'no namespace'}"
         message = f"No strategy of the memory writes to {template}: {hint}."
         findings.append(document.finding(id, message, *CONFIG, template))
     return findings

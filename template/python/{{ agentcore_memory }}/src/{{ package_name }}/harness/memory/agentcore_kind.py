@@ -19,7 +19,8 @@ class AgentCoreKind:
     def __init__(self, settings: MemorySettings, secrets: Secrets) -> None:
         from .agentcore_search import AgentCoreClients
 
-        self._clients, self._secrets = AgentCoreClients(settings), secrets
+        self._clients = AgentCoreClients(settings)
+        self._secrets = secrets
 
     def open(self, collection: Collection) -> Memory:
         """Return the memory of a collection, without network calls."""

@@ -45,7 +45,8 @@ class Approval(Capability):
         """Return the request that resumes the turn with these answers. Raises `invalid_request`."""
         if not body.keys() & {"approve", "deny"}:
             return None
-        approved, denied = body.get("approve", []), body.get("deny", [])
+        approved = body.get("approve", [])
+        denied = body.get("deny", [])
         is_alone = body.keys().isdisjoint({"prompt", "replace_turn"})
         if not isinstance(approved, list) or not isinstance(denied, list) or not is_alone:
             raise AgentError("invalid_request", FORM)

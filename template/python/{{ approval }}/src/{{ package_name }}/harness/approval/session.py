@@ -165,7 +165,8 @@ def _committed(session: Session) -> tuple[Snapshot, PendingData]:
 
 async def hold(stage: Stage, snapshot: Snapshot, seconds: int) -> TurnResult:
     """Store a pending turn beside the committed turns."""
-    turn, session = stage.turn, stage.session
+    turn = stage.turn
+    session = stage.session
     if len({call.id for call in turn.waiting}) < len(turn.waiting):
         # One answer would apply to both calls.
         raise AgentError("model_failed", detail="two pending tool calls have the same id")

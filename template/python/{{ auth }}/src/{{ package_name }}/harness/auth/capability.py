@@ -45,8 +45,10 @@ class Auth(Capability):
         self, settings: AuthSettings, before: Sequence[Capability], load: LoadModules
     ) -> None:
         super().__init__(settings, before, load)
-        self.keys, self.limits = Keys(settings.auth_issuer), Limits(settings)
-        self.tokens, self._problem = Tokens(settings, self.keys), _problem(settings)
+        self.keys = Keys(settings.auth_issuer)
+        self.limits = Limits(settings)
+        self.tokens = Tokens(settings, self.keys)
+        self._problem = _problem(settings)
         if settings.auth_issuer:
             object.__setattr__(settings, "api_token", token_urlsafe())  # before anything reads it
 
@@ -115,7 +117,8 @@ class Auth(Capability):
         """
         if scope["type"] != "http":
             return scope, receive, send
-        sent, identity_headers = Headers(scope=scope), dict[str, str]()
+        sent = Headers(scope=scope)
+        identity_headers = dict[str, str]()
         tokens = [f"Bearer {token}" for token in sent.getlist(TOKEN_HEADER)]
         values = tokens or sent.getlist("authorization")
         given = re.fullmatch("(?i:bearer) +([!-~]+) *", values[0]) if len(values) == 1 else None

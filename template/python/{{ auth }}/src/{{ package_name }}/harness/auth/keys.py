@@ -20,7 +20,8 @@ ALGORITHMS = ("RS256", "ES256", "EdDSA")  # excludes "none" and shared secrets
 SECONDS = 5  # for each of the two requests
 FRESH_SECONDS = 600  # then the keys are read again, beside the turns
 COOLDOWN_SECONDS = 5  # from the end of a try to the next
-MAX_BYTES, MAX_KEYS = 1_000_000, 100
+MAX_BYTES = 1_000_000
+MAX_KEYS = 100
 
 
 class IssuerUnavailable(Exception):
@@ -69,7 +70,8 @@ class Keys:
                 continue  # of a kind that is not known here
         if not any(key.algorithm_name in ALGORITHMS for key in keys):
             raise IssuerUnavailable("it has no key for RS256, ES256 or EdDSA")
-        self._keys, self._read_at = keys, time.monotonic()
+        self._keys = keys
+        self._read_at = time.monotonic()
 
     async def close(self) -> None:
         """Stop reading."""
@@ -107,7 +109,8 @@ class Keys:
         except IssuerUnavailable as error:
             log.warning("the keys of AUTH_ISSUER were not read: %s", error)
         finally:
-            self._tried_at, self._refreshing = time.monotonic(), None
+            self._tried_at = time.monotonic()
+            self._refreshing = None
 
 
 async def _get(client: httpx.AsyncClient, url: str) -> dict[str, Any]:

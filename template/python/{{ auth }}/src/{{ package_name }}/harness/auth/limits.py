@@ -11,7 +11,8 @@ from ..contract import AgentError, Turn
 from .settings import AuthSettings
 
 log = logging.getLogger(__name__)
-MINUTE, DAY = 60, 86_400
+MINUTE = 60
+DAY = 86_400
 PERIODS = {MINUTE: "minute", DAY: "day"}
 MAX_COUNTERS = 100_000  # per process; beyond it, the least recently used counters restart
 

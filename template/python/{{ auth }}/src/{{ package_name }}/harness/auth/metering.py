@@ -27,7 +27,9 @@ class Meter:
     """Counts the requests of an actor."""
 
     def __init__(self, limits: Limits, actor: str, turn: Turn | None) -> None:
-        self._limits, self._actor, self._turn = limits, actor, turn
+        self._limits = limits
+        self._actor = actor
+        self._turn = turn
 
     @asynccontextmanager
     async def request(self, chars: int) -> AsyncIterator[Request]:
@@ -36,7 +38,8 @@ class Meter:
         The first request of a turn is refused if the tokens of the actor are used up: another turn
         may have used them since this turn began. Raises AgentError.
         """
-        request, now = Request(chars), time.time()
+        request = Request(chars)
+        now = time.time()
         estimate = request.tokens
         error = await self._limits.spend(self._actor, estimate, now)
         if error and self._turn and self._turn not in self._limits.admitted:

@@ -24,7 +24,8 @@ class Tokens:
     """Verifies the tokens of one issuer."""
 
     def __init__(self, settings: AuthSettings, keys: Keys) -> None:
-        self._settings, self._keys = settings, keys
+        self._settings = settings
+        self._keys = keys
         self._audiences = {*re.findall("[^, ]+", settings.auth_audience)}
 
     async def actor_of(self, token: str) -> str:
@@ -41,7 +42,8 @@ class Tokens:
             raise InvalidToken("it is not valid")
         try:
             head = jwt.get_unverified_header(token)
-            algorithm, id = head.get("alg"), head.get("kid")
+            algorithm = head.get("alg")
+            id = head.get("kid")
             if algorithm not in ALGORITHMS:
                 raise InvalidToken("it is signed in a way that is not accepted")
             key = await self._keys.find(id, algorithm)

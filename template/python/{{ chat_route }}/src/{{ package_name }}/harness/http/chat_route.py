@@ -101,7 +101,8 @@ class PageRequest(PlacedRequest):
         numbers = _numbers(session)
         number = numbers.get(self.replaced or "")
         if number is None and self.after is not None:
-            after, id = self.after, self.after_id
+            after = self.after
+            id = self.after_id
             # A page can show a branch that the session no longer has.
             is_known = id is None or id in numbers or re.fullmatch(POSITION, id)
             if shown and after >= first and not is_known:
@@ -130,13 +131,17 @@ class UiEvents(Events):
     headers = Events.headers | {"Cache-Control": "no-cache, no-store", STREAM_HEADER: "v1"}
 
     def __init__(self, last: Part, advise: Callable[[AgentError], str], *, is_exact: bool) -> None:
-        self._advise, self._is_exact = advise, is_exact
-        goes_on, answers = last["role"] == "assistant", _read_answers(last)
+        self._advise = advise
+        self._is_exact = is_exact
+        goes_on = last["role"] == "assistant"
+        answers = _read_answers(last)
         self._id = last["id"] if goes_on else _reply_id(last["id"])
         self._denied = [_call_id(denial["id"]) for denial in answers["deny"]]
         # The calls that the page shows.
         self._called = {*map(_call_id, answers["approve"]), *self._denied}
-        self._texts, self._is_text, self._has_begun = 0, False, False
+        self._texts = 0
+        self._is_text = False
+        self._has_begun = False
 
     def format_start(self) -> str:
         """Return the part with the id of the reply."""
@@ -206,13 +211,15 @@ class UiEvents(Events):
     def _text(self, text: str) -> str:
         if not text:
             return ""
-        start, self._is_text = not self._is_text, True
+        start = not self._is_text
+        self._is_text = True
         self._texts += start
         parts = _part("text-start", id=f"text-{self._texts}") if start else ""
         return parts + _part("text-delta", id=f"text-{self._texts}", delta=text)
 
     def _end_text(self) -> str:
-        is_text, self._is_text = self._is_text, False
+        is_text = self._is_text
+        self._is_text = False
         return _part("text-end", id=f"text-{self._texts}") if is_text else ""
 
 
@@ -231,7 +238,8 @@ async def _read_turn(request: Request, runtime: Runtime) -> tuple[TurnRequest, P
         return replace(turn, actor=read_actor(request, runtime), headers=request.headers), last
     if last.get("role") != "user":
         raise AgentError("invalid_request", "The last message must be one of role user.")
-    replaced, seen = body.get("messageId"), body.get("seen")
+    replaced = body.get("messageId")
+    seen = body.get("seen")
     if not isinstance(replaced, str | None) or not (seen is None or _is_number(seen)):
         what = "Send messageId as the id of a message, and seen as the number of a turn, or 0."
         raise AgentError("invalid_request", what)
@@ -240,13 +248,15 @@ async def _read_turn(request: Request, runtime: Runtime) -> tuple[TurnRequest, P
         raise AgentError("invalid_request", "The parts of a message must be texts.")
     text = "".join(part["text"] for part in parts)
     prompt = contract.check_prompt(text, runtime.settings.max_prompt_chars)
-    actor, id = read_actor(request, runtime), last.get("id")
+    actor = read_actor(request, runtime)
+    id = last.get("id")
     if not isinstance(id, str) or not re.fullmatch(contract.KEY, id):
         what = "The id of a message is 1 to 128 visible ASCII characters."
         raise AgentError("invalid_request", what)
     is_repeat = body.get("trigger") == "regenerate-message"
     replaced = id if is_repeat else replaced
-    after, after_id = None, None
+    after = None
+    after_id = None
     # A page of assistant-ui sends all messages that it shows, and its tools.
     if body.get("messages") and (len(messages) > 1 or "tools" in body):
         after, after_id = _last_turn(messages[:-1])
@@ -267,19 +277,24 @@ async def _read_turn(request: Request, runtime: Runtime) -> tuple[TurnRequest, P
 
 def _last_turn(messages: list[Any]) -> tuple[int, str | None]:
     """Return the number of the last turn that a page shows, or 0, and the id of its prompt."""
-    number, id, prompt_id = 0, None, None
+    number = 0
+    id = None
+    prompt_id = None
     for message in map(_fields, messages):
         if message.get("role") == "user" and isinstance(message.get("id"), str):
             prompt_id = message["id"]
         turn = _fields(message.get("metadata")).get("turn")
         if _is_number(turn):
-            number, id = int(turn), prompt_id
+            number = int(turn)
+            id = prompt_id
     return number, id
 
 
 def _read_answers(message: Part) -> dict[str, list[Any]]:
     """Return a page's answers to pending calls, in the form of POST /invocations."""
-    parts, approved, denied = message.get("parts"), list[Any](), list[Any]()
+    parts = message.get("parts")
+    approved = list[Any]()
+    denied = list[Any]()
     parts = parts if message.get("role") == "assistant" else None
     for part in map(_fields, parts if isinstance(parts, list) else []):
         answer = _fields(part.get("approval"))
@@ -326,7 +341,8 @@ def _numbers(session: Session) -> dict[str, int]:
 
 def _ui_messages(session: Session, *, is_exact: bool) -> list[dict[str, Any]]:
     """Return the messages of a session, with those of its pending turn."""
-    stored, waiting = session.data["messages"], session.waiting
+    stored = session.data["messages"]
+    waiting = session.waiting
     start = session.turns[0]["at"] if session.turns else len(stored)  # behind a summary
     turns = read_turns(stored[start:])
     ids = {turn: id for id, turn in _numbers(session).items()}
@@ -340,7 +356,8 @@ def _ui_messages(session: Session, *, is_exact: bool) -> list[dict[str, Any]]:
         shown.append((waiting.turn, waiting.prompt, _waiting_parts(waiting, is_exact)))
     messages = _summary_note(first - 1) if start else list[Part]()
     for turn, prompt, parts in shown:
-        id, prompt_part = ids.get(turn, f"turn-{turn}"), {"type": "text", "text": prompt}
+        id = ids.get(turn, f"turn-{turn}")
+        prompt_part = {"type": "text", "text": prompt}
         messages.append({"id": id, "role": "user", "parts": [prompt_part]})
         reply: Part = {"id": _reply_id(id), "role": "assistant", "parts": parts}
         messages.append({**reply, "metadata": {"turn": turn}})
@@ -371,7 +388,8 @@ def _call_id(approval: str) -> str:
 
 
 def _parts(chunks: Sequence[contract.StoredChunk], is_exact: bool) -> list[Part]:
-    parts, tools = list[Part](), dict[str, Part]()
+    parts = list[Part]()
+    tools = dict[str, Part]()
     for chunk in chunks:
         if isinstance(chunk, ToolCall):
             use = {"toolName": chunk.name, "toolCallId": chunk.id}

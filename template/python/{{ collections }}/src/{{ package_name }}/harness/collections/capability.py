@@ -23,7 +23,8 @@ class Declarations(Capability):
         self, settings: DeclarationSettings, before: Sequence[Capability], load: LoadModules
     ) -> None:
         super().__init__(settings, before, load)
-        self.agent_id, self.secrets = settings.agent_id, Secrets(settings)
+        self.agent_id = settings.agent_id
+        self.secrets = Secrets(settings)
         self._baseline = settings.check_against
         self.is_valid = True  # until `check` finds an error
 

@@ -119,7 +119,8 @@ def _project(files: Files, agent_id: str | None) -> Project | None:
     if agent_id is None or agent is None or agent.value is None:
         return None
     collections = {id: file.value for id, file in files.collections.items() if file.value}
-    memory, state = agent.value.memory, agent.value.state
+    memory = agent.value.memory
+    state = agent.value.state
     return Project(agent_id, collections, memory.read_collections, memory.write_collections, state)
 
 
@@ -172,7 +173,8 @@ def _field_id(type: str) -> str:
 
 def _field_path(location: FieldPath, type: str) -> FieldPath:
     """Return the path of a field in its file, without the union types that pydantic inserts."""
-    path, is_chosen = FieldPath(), False
+    path = FieldPath()
+    is_chosen = False
     for step in location:
         path = path if is_chosen else (*path, step)
         is_chosen = not is_chosen and path in UNIONS
@@ -200,7 +202,8 @@ def _check_running_agent(files: Files, agent_id: str | None) -> Findings:
 
 
 def _check_file(name: str, document: Document, value: BaseModel, files: Files) -> Findings:
-    folder, kind = document.file.split("/")[0], document.file.split(".")[-2]
+    folder = document.file.split("/")[0]
+    kind = document.file.split(".")[-2]
     field = "collection_id" if isinstance(value, Collection) else "agent_id"
     if (id := getattr(value, field)) != name:
         message = f"Rename this file to {folder}/{id}.{kind}.md, or correct the id."
@@ -224,14 +227,16 @@ def _check_collection(document: Document, collection: Collection) -> Findings:
     if not 2 <= count <= 4:
         message = f"meta.description has {count} sentences: write two to four."
         yield document.finding("AML-W222", message, "meta", "description")
-    backend, lifetime = collection.backend, collection.scope.lifetime
+    backend = collection.backend
+    lifetime = collection.scope.lifetime
     yield from backend.findings(document, collection.status, lifetime)
 
 
 def _check_agent(name: str, document: Document, agent: Agent, files: Files) -> Findings:
     """Check the references of an agent, each at its list item."""
     lists = {"read": agent.memory.read_collections, "write": agent.memory.write_collections}
-    store, writers = None, dict[SecretRef, str]()
+    store = None
+    writers = dict[SecretRef, str]()
     references = [*lists["read"], *lists["write"]]
     named = [files.collections[id].value for id in references if id in files.collections]
     of_users = [used for used in named if used and used.scope.lifetime == "user"]
@@ -281,7 +286,9 @@ def _check_state(document: Document) -> Findings:
 def _check_reference(
     agent: Agent, collection: Collection, access: str
 ) -> Iterator[tuple[str, str]]:
-    id, lifetime, mode = collection.collection_id, collection.scope.lifetime, agent.memory.mode
+    id = collection.collection_id
+    lifetime = collection.scope.lifetime
+    mode = agent.memory.mode
     if collection.status in STATUS:
         rule, message = STATUS[collection.status]
         yield rule, f"Collection {id} is {message}."
@@ -297,7 +304,8 @@ def _check_access(
     agent_id: str, id: str, access: str, needed: list[str], files: Files
 ) -> Iterator[tuple[str, str]]:
     """Compare a reference with the grants of its agent; without a grant, access is denied."""
-    file, grants = f"iam/{agent_id}.iam.md", files.grants.get(agent_id)
+    file = f"iam/{agent_id}.iam.md"
+    grants = files.grants.get(agent_id)
     if grants is None:
         message = f"{file} does not exist: create it, and grant {'-'.join(needed)} access to {id}."
         yield "AML-E10B", message
@@ -313,7 +321,8 @@ def _check_access(
 def _check_grants(document: Document, grants: Grants, files: Files) -> Findings:
     seen: set[str] = set()
     for index, grant in enumerate(grants.collections):
-        id, path = grant.ref, ("collections", index)
+        id = grant.ref
+        path = ("collections", index)
         if id in seen:
             message = f"{id} is listed twice: keep one grant."
             yield document.finding("AML-E14B", message, *path, "ref")

@@ -82,7 +82,8 @@ class Secrets:
     """
 
     def __init__(self, settings: DeclarationSettings) -> None:
-        self._seconds, self._prefix = settings.secret_cache_seconds, settings.secrets_prefix
+        self._seconds = settings.secret_cache_seconds
+        self._prefix = settings.secrets_prefix
         self._values: dict[SecretRef, tuple[str, float]] = {}  # value, expiry
         self._reads: dict[SecretRef, asyncio.Task[str]] = {}
 

@@ -44,7 +44,8 @@ def check_versions(folder: Path, documents: Iterable[Document], ref: str) -> Fin
 
 def _check(document: Document, old: Document, ref: str) -> Findings:
     """Compare a file with its older content; skip it if the old version is unreadable."""
-    before, now = old.data, document.data
+    before = old.data
+    now = document.data
     version = str(before.get("version")) if before else ""
     numbers = version.partition("+")[0].partition("-")[0].split(".")
     if before is None or now is None or not all(it.isdecimal() for it in numbers):
@@ -65,7 +66,8 @@ def _check(document: Document, old: Document, ref: str) -> Findings:
 def _changes(before: dict[str, Any], now: dict[str, Any]) -> Iterator[tuple[str, int]]:
     """Yield each changed field, and the index of the version number to raise."""
     for name in sorted({*before, *now} - {"version"}):
-        old, new = before.get(name), now.get(name)
+        old = before.get(name)
+        new = now.get(name)
         if old == new:
             continue
         if name == "backend" and isinstance(old, dict) and isinstance(new, dict):
@@ -78,7 +80,8 @@ def _backend_changes(
     path: str, before: dict[str, Any], now: dict[str, Any]
 ) -> Iterator[tuple[str, int]]:
     for name in sorted({*before, *now}):
-        old, new = before.get(name), now.get(name)
+        old = before.get(name)
+        new = now.get(name)
         if old == new:
             continue
         if name == "transport" and isinstance(old, dict) and isinstance(new, dict):

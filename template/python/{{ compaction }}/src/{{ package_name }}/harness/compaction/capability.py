@@ -81,17 +81,16 @@ class Compaction(Capability):
         return None if name == "offline" else self.load().model.build_model(settings)
 
     def check(self) -> list[Finding]:
-        name, findings = self.settings.compaction_model, list[Finding]()
+        name = self.settings.compaction_model
+        findings = list[Finding]()
         if name and self.settings.model == "offline":
             what = "COMPACTION_MODEL has no effect while MODEL is not set."
             findings.append(diagnostic("SET-COMPACTION_MODEL", what, "warning"))
         elif name and name == self.settings.model:
             what = "COMPACTION_MODEL is the same as MODEL. Remove it."
             findings.append(diagnostic("SET-COMPACTION_MODEL", what, "warning"))
-        seconds, limit = (
-            self.settings.compaction_timeout_seconds,
-            self.settings.turn_timeout_seconds,
-        )
+        seconds = self.settings.compaction_timeout_seconds
+        limit = self.settings.turn_timeout_seconds
         if seconds >= limit:
             what = (
                 f"COMPACTION_TIMEOUT_SECONDS is {seconds}, not below TURN_TIMEOUT_SECONDS={limit}"
@@ -119,7 +118,8 @@ class Compaction(Capability):
         digest = sha256(serialize([turn.session_id, last, dropped])).digest()
         text = self._summaries.get(digest)
         if text is None:
-            began, count = self.now(), len(dropped) - at
+            began = self.now()
+            count = len(dropped) - at
             try:
                 if began - self._failures.get(turn.session_id, -inf) < PAUSE:
                     raise PausedError

@@ -129,10 +129,12 @@ class CustomConfig(Strict):
         ]
         credentials = self.transport.credentials
         if credentials.source == "env" and credentials.name:
-            reference, path = f"env:{credentials.name}", (*CREDENTIALS, "name")
+            reference = f"env:{credentials.name}"
+            path = (*CREDENTIALS, "name")
             refs.append(SecretRef(reference, credentials.key, path=path))
         elif credentials.source and credentials.secret_id:
-            reference, path = credentials.secret_id, (*CREDENTIALS, "secret_id")
+            reference = credentials.secret_id
+            path = (*CREDENTIALS, "secret_id")
             refs.append(SecretRef(reference, credentials.key, credentials.region, path))
         return refs
 

@@ -38,7 +38,9 @@ from .settings import StoreSettings
 from .snapshot import parse
 
 log = logging.getLogger(__name__)
-LATEST, PAGE, MAX_PAGES = "latest", 1000, 100
+LATEST = "latest"
+PAGE = 1000
+MAX_PAGES = 100
 ETAG = "(?![*]$)[!-~]{1,256}"
 UNREADABLE = object()  # stands for a stored snapshot that is not JSON
 UNSENT = httpx.ConnectError | httpx.ConnectTimeout
@@ -53,7 +55,8 @@ ROUTES = {
 NO_ETAG = "%s sends no ETag: when two processes continue a session, the last save wins"
 NO_LIST = "The contract of a custom backend has no operation that lists sessions."
 # The specification documents these fields; an endpoint may drop all other fields.
-FIELDS, DATA_FIELDS = {"schema_version", "created_at"}, {"messages", "state", "system_prompt"}
+FIELDS = {"schema_version", "created_at"}
+DATA_FIELDS = {"messages", "state", "system_prompt"}
 # The key in `data.state` for undocumented fields. No agent uses this key.
 RECORD = "_agent_template_session"
 NOT_MARKED = "the endpoint did not store the marker of a quarantined snapshot in `data.state`"
@@ -200,7 +203,8 @@ class EndpointClient:
     def __init__(self, config: CustomConfig, settings: StoreSettings, secrets: Secrets) -> None:
         if config.transport is None:
             raise ValueError("the collection has no transport")
-        self._transport, self._secrets = config.transport, secrets
+        self._transport = config.transport
+        self._secrets = secrets
         self._seconds = config.transport.timeout_ms / 1000
         self._max_bytes = read_limit(settings.max_snapshot_bytes)
         self._http: httpx.AsyncClient | None = None
@@ -444,7 +448,8 @@ class _AttemptError(StoreUnavailable):
         retry_after: float = 0,
     ) -> None:
         super().__init__(message, indeterminate=indeterminate)
-        self.status, self.retry_after = status, retry_after
+        self.status = status
+        self.retry_after = retry_after
 
 
 def _service_url(address: str) -> httpx.URL | None:
@@ -470,7 +475,8 @@ def _attempt_error(response: httpx.Response, message: str) -> _AttemptError:
 
 def _answer(response: httpx.Response, body: bytes) -> Answer:
     """Parse a response. Raises _AttemptError."""
-    status, headers = response.status_code, response.headers
+    status = response.status_code
+    headers = response.headers
     if status in {304, 404, 409, 412}:
         return Answer(status)
     if status // 100 != 2:
@@ -589,7 +595,8 @@ def _is_marker(value: Any) -> bool:
     """Return whether a snapshot is a marker, or its data is empty."""
     if not isinstance(value, dict) or not isinstance(value.get("data"), dict):
         return False
-    record, app_data = _record_in(value), value.get("app_data")
+    record = _record_in(value)
+    app_data = value.get("app_data")
     if not app_data and record is not None:
         app_data = record.get("app_data")
     if app_data:

@@ -50,9 +50,11 @@ def _read(file: Path, validator: Draft202012Validator) -> list[Case]:
     try:
         data = YAML().load(file.read_text("utf-8"))
     except (OSError, ValueError, YAMLError, RecursionError) as error:
-        line, message = 1, "the file is not YAML in UTF-8"
+        line = 1
+        message = "the file is not YAML in UTF-8"
         if isinstance(error, MarkedYAMLError) and error.problem_mark:
-            line, message = error.problem_mark.line + 1, str(error.problem)
+            line = error.problem_mark.line + 1
+            message = str(error.problem)
         return [Case(f"{path}:{line}", f"{path}:{line}", errors=[f"{path}:{line}: {message}"])]
     cases: list[Case] = []
     errors_by_case: dict[int, list[str]] = {}

@@ -14,7 +14,8 @@ def failures_of(record: dict[str, Any], expect: dict[str, Any]) -> list[str]:
     """Compare the record of a turn with its expectations; return one line per difference."""
     failures: list[str] = []
     reply_rules = expect.get("reply", {})
-    outcome, reply = expect.get("outcome", "committed"), record["reply"]
+    outcome = expect.get("outcome", "committed")
+    reply = record["reply"]
     if record["outcome"] != outcome:
         failures.append(f"the turn ended as {record['outcome']}, not {outcome}{record['detail']}")
     failures += [

@@ -21,7 +21,8 @@ def verdict(runs: list[Run], before: list[Run] | None = None) -> str:
     """Return the result of a case, compared with earlier runs."""
     if "skipped" in runs[0]:
         return "skipped"
-    count, number = passed(runs), len(runs)
+    count = passed(runs)
+    number = len(runs)
     text = "passed" if count == number else "FAILED"
     if number > 1:
         text += f" {count}/{number}"
@@ -30,7 +31,8 @@ def verdict(runs: list[Run], before: list[Run] | None = None) -> str:
             text += f" ({low:.0%} to {high:.0%})"
     if not before or not _are_comparable(runs, before):
         return text
-    count_before, number_before = passed(before), len(before)
+    count_before = passed(before)
+    number_before = len(before)
     if count_before * number == count * number_before:
         return text
     text += f", before {count_before}/{number_before}"

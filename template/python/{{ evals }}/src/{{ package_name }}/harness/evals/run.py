@@ -30,7 +30,9 @@ class Runner:
     """Runs cases in two runtimes: without stores, and for `real: true` with them."""
 
     def __init__(self, settings: EvalSettings, runtime: Runtime, real: Runtime) -> None:
-        self.settings, self._runtime, self._real = settings, runtime, real
+        self.settings = settings
+        self._runtime = runtime
+        self._real = real
 
     @cached_property
     def _judge(self) -> Any:
@@ -63,7 +65,8 @@ class Runner:
         """Run a case once; return its turns and failures."""
         run: Run = {"name": case.name, "place": case.place, "model": self.settings.model}
         run |= {"turns": [], "failures": [*case.errors]}
-        seconds, began = case.data.get("seconds", SECONDS), time.monotonic()
+        seconds = case.data.get("seconds", SECONDS)
+        began = time.monotonic()
         is_offline = self.settings.model == "offline"
         if is_offline and not all("offline" in turn for turn in case.data.get("turns", [])):
             return run | {"skipped": "MODEL is not set, and a turn has no `offline` lines"}

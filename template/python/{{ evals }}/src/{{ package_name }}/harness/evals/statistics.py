@@ -7,7 +7,8 @@ SIGNIFICANCE = 0.05  # differences with a smaller p-value are significant
 
 def interval(passed: int, runs: int) -> tuple[float, float]:
     """Return the 95 % Wilson interval of a pass rate; its bounds are from 0 to 1."""
-    share, z = passed / runs, 1.96
+    share = passed / runs
+    z = 1.96
     middle = share + z * z / (2 * runs)
     half = z * sqrt(share * (1 - share) / runs + z * z / (4 * runs * runs))
     scale = 1 + z * z / runs
@@ -16,12 +17,14 @@ def interval(passed: int, runs: int) -> tuple[float, float]:
 
 def fisher_p(passed: int, runs: int, passed_before: int, runs_before: int) -> float:
     """Return the two-sided p-value of Fisher's exact test."""
-    total, all_passed = runs + runs_before, passed + passed_before
+    total = runs + runs_before
+    all_passed = passed + passed_before
 
     def weight(count: int) -> int:
         return comb(runs, count) * comb(runs_before, all_passed - count)
 
-    low, high = max(0, all_passed - runs_before), min(runs, all_passed)
+    low = max(0, all_passed - runs_before)
+    high = min(runs, all_passed)
     tail = [w for w in map(weight, range(low, high + 1)) if w <= weight(passed)]
     return sum(tail) / comb(total, all_passed)
 

@@ -33,7 +33,8 @@ class Fallback(Capability):
 
     def check(self) -> list[Finding]:
         """Report settings that leave a turn without a fallback model."""
-        first, second = self.settings.model, self.settings.model_fallback
+        first = self.settings.model
+        second = self.settings.model_fallback
         if not second:
             hint = "MODEL_FALLBACK is not set: no other model answers when MODEL fails."
             return [diagnostic("SET-MODEL_FALLBACK", hint, "warning")]
@@ -43,7 +44,8 @@ class Fallback(Capability):
         if first == second:
             hint = "MODEL_FALLBACK is the same model as MODEL. Set a different model."
             return [diagnostic("SET-MODEL_FALLBACK", hint)]
-        seconds, limit = self.settings.fallback_seconds, self.settings.turn_timeout_seconds
+        seconds = self.settings.fallback_seconds
+        limit = self.settings.turn_timeout_seconds
         if seconds >= limit:
             hint = f"FALLBACK_SECONDS is {seconds}, not below TURN_TIMEOUT_SECONDS={limit}"
             hint += ": if MODEL hangs, the turn times out before the fallback."

@@ -31,7 +31,10 @@ class FallbackSwitch:
     """
 
     def __init__(self, turn: Turn, name: str, build: Callable[[], Any], seconds: int) -> None:
-        self.turn, self.name, self.build, self.seconds = turn, name, build, seconds
+        self.turn = turn
+        self.name = name
+        self.build = build
+        self.seconds = seconds
 
     async def stream(
         self,

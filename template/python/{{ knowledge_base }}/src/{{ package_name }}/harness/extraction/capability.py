@@ -23,7 +23,8 @@ from .settings import ExtractionSettings
 
 log = logging.getLogger(__name__)
 MAX_ANSWER_CHARS = 40_000
-MAX_TEXT_CHARS, MAX_TRANSCRIPT_CHARS = 8_000, 200_000
+MAX_TEXT_CHARS = 8_000
+MAX_TRANSCRIPT_CHARS = 200_000
 REFUSED = r"HTTP 4(00|13|22)\b"
 NOT_REACHED = r"\bConnect(Error|Timeout)\b|Connection refused|\b(Client|Endpoint)Connect"
 
@@ -37,7 +38,8 @@ class Extraction(Capability):
         self, settings: ExtractionSettings, before: Sequence[Capability], load: LoadModules
     ) -> None:
         super().__init__(settings, before, load)
-        self._before, self._long_term = before, LongTermMemory.find(before)
+        self._before = before
+        self._long_term = LongTermMemory.find(before)
         self._long_term.extract = self.extract
 
     @property

@@ -19,16 +19,19 @@ from .namespaces import Namespace, Who, default_template, resolve
 from .retry_queue import with_retries
 
 log = logging.getLogger(__name__)
-PAGE, DOCUMENTS = 1000, 10  # maximum number of items per list, and per write
+PAGE = 1000  # maximum number of items per list
+DOCUMENTS = 10  # maximum number of items per write
 MAX_KEY_CHARS = 100  # maximum length of a filter key
 STATUS_PAUSE = 5  # seconds between checks of document statuses
 PENDING = ("STARTING", "PENDING", "IN_PROGRESS")
 # Statuses of deleted documents, and of documents that the service rejected.
-DELETED, REJECTED = ("DELETING", "DELETE_IN_PROGRESS", "NOT_FOUND"), ("FAILED", "IGNORED")
+DELETED = ("DELETING", "DELETE_IN_PROGRESS", "NOT_FOUND")
+REJECTED = ("FAILED", "IGNORED")
 
 
 class KnowledgeBaseClients(Clients):
-    name, recall = "Knowledge Bases", "bedrock-agent-runtime"
+    name = "Knowledge Bases"
+    recall = "bedrock-agent-runtime"
     record = control = "bedrock-agent"
 
 
@@ -40,7 +43,9 @@ class KnowledgeBase:
     def __init__(
         self, config: KnowledgeBaseConfig, lifetime: str, secrets: Secrets, clients: Clients
     ) -> None:
-        self.config, self._secrets, self._clients = config, secrets, clients
+        self.config = config
+        self._secrets = secrets
+        self._clients = clients
         # Turns are written to the first namespace only.
         self._template = next(iter(config.retrieval_config or [default_template(lifetime)]))
         self._unconfirmed = list[str]()  # ids of documents with unknown status

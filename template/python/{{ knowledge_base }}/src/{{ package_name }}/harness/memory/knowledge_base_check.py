@@ -11,7 +11,8 @@ TYPES = {"vector": "VECTOR", "managed": "MANAGED"}
 
 async def check_knowledge_base(collection: MemoryCollection, document: Document) -> list[Finding]:
     """Return the differences between a knowledge base and its collection file. Calls AWS."""
-    memory, findings = collection.memory, list[Finding]()
+    memory = collection.memory
+    findings = list[Finding]()
     assert isinstance(memory, KnowledgeBase)
 
     def report(id: str, message: str, field: str) -> None:
@@ -50,7 +51,8 @@ async def _rejected(memory: KnowledgeBase) -> list[str]:
     async for page in memory.documents():
         for detail in page:
             if detail["status"] in REJECTED:
-                id, reason = detail["identifier"]["custom"]["id"], detail.get("statusReason")
+                id = detail["identifier"]["custom"]["id"]
+                reason = detail.get("statusReason")
                 findings.append(
                     f"Document {id} is {detail['status']}: {reason or 'unknown reason'}."
                 )

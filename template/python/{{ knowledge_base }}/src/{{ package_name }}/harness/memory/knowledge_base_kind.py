@@ -17,13 +17,15 @@ class KnowledgeBaseKind:
     def __init__(self, settings: MemorySettings, secrets: Secrets) -> None:
         from .knowledge_base import KnowledgeBaseClients
 
-        self._clients, self._secrets = KnowledgeBaseClients(settings), secrets
+        self._clients = KnowledgeBaseClients(settings)
+        self._secrets = secrets
 
     def open(self, collection: Collection) -> Memory:
         """Return the memory of a collection, without network calls."""
         from .knowledge_base import KnowledgeBase
 
-        backend, lifetime = collection.backend, collection.scope.lifetime
+        backend = collection.backend
+        lifetime = collection.scope.lifetime
         assert isinstance(backend, KnowledgeBaseConfig)
         return KnowledgeBase(backend, lifetime, self._secrets, self._clients)
 

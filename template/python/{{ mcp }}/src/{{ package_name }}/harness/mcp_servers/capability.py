@@ -188,7 +188,8 @@ class McpServers(Capability):
         reserved = {_normalized(name) for name in names_of(self.load().agent.TOOLS) | RESERVED}
         # Tools with valid names come first, so that they keep their names.
         for server, tool, _ in sorted(offered, key=lambda it: it[1].name != valid_name(it[1].name)):
-            owner, plain = server.declared.name, valid_name(tool.name)
+            owner = server.declared.name
+            plain = valid_name(tool.name)
             if (owner, tool.name) in self._names:
                 continue
             other_servers = {

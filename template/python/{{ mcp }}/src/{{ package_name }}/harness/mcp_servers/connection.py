@@ -85,8 +85,13 @@ class Connection:
     """A connection to a server; its own task opens and closes all resources."""
 
     def __init__(self, declared: Declaration, seconds: int, on_tools: OnTools) -> None:
-        self._declared, self._status, self._last_line, self._reader = declared, 0, "", Thread()
-        self._seconds, self._on_tools, self._is_listing = seconds, on_tools, False
+        self._declared = declared
+        self._status = 0
+        self._last_line = ""
+        self._reader = Thread()
+        self._seconds = seconds
+        self._on_tools = on_tools
+        self._is_listing = False
         self._group = 0  # process group of the server
         self._received = 0  # number of messages
         self.problem = "the connection was lost"  # the reason for the end
@@ -98,7 +103,8 @@ class Connection:
 
     async def call(self, name: str, arguments: dict[str, Any]) -> "mcp_types.CallToolResult | None":
         """Call a tool; return None if the server lost the session and did not run the call."""
-        self._status, received = 0, self._received
+        self._status = 0
+        received = self._received
         work = asyncio.create_task(self._client.call_tool(name, arguments))
         try:
             await asyncio.wait({work, self.task}, return_when=asyncio.FIRST_COMPLETED)
@@ -288,11 +294,15 @@ class Server:
     """A server of the file: its last connection, and the tools of this connection."""
 
     def __init__(self, declared: Declaration, seconds: int, on_change: Callable[[], None]) -> None:
-        self.declared, self._seconds, self._on_change = declared, seconds, on_change
+        self.declared = declared
+        self._seconds = seconds
+        self._on_change = on_change
         self.tools: list[Tool] = []
         self.problem = ""  # the reason why it is down
         self._connection: Connection | None = None
-        self._tasks, self._last_attempt, self._is_closed = set[asyncio.Task[None]](), 0.0, False
+        self._tasks = set[asyncio.Task[None]]()
+        self._last_attempt = 0.0
+        self._is_closed = False
 
     async def connect(self) -> Connection:
         """Return the connection, opened if needed. Raises ServerDown."""
@@ -376,7 +386,8 @@ class Server:
 
 async def _list_tools(client: Any) -> list[Tool]:
     """Return the tools of a server, page by page, until there are MAX_LISTED."""
-    tools, cursor = list[Tool](), None
+    tools = list[Tool]()
+    cursor = None
     has_more = client.server_capabilities.tools is not None
     while has_more and len(tools) < MAX_LISTED:
         try:

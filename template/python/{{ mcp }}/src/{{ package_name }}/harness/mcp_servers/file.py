@@ -16,7 +16,9 @@ from .settings import McpSettings
 NAME = "[A-Za-z0-9_][A-Za-z0-9_ ./@-]{0,63}"
 VARIABLE = r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}"
 # The fields of each type of server, and their formats.
-STRING, LIST, OBJECT = "a string that is not empty", "a list of strings", "an object of strings"
+STRING = "a string that is not empty"
+LIST = "a list of strings"
+OBJECT = "an object of strings"
 FIELDS = {
     "stdio": {"type": STRING, "command": STRING, "args": LIST, "env": OBJECT, "cwd": STRING},
     "http": {"type": STRING, "url": "an http address", "headers": OBJECT},
@@ -70,7 +72,8 @@ class Declaration:
 
 def read_servers(settings: McpSettings) -> tuple[list[Declaration], list[dict[str, Any]]]:
     """Read the file; return the servers that it declares, and the findings."""
-    servers, findings = list[Declaration](), list[FindingRow]()
+    servers = list[Declaration]()
+    findings = list[FindingRow]()
     file = settings.mcp_file
     try:
         text = Path(file).read_text("utf-8-sig")
@@ -79,9 +82,11 @@ def read_servers(settings: McpSettings) -> tuple[list[Declaration], list[dict[st
     except (OSError, ValueError, RecursionError) as error:
         if isinstance(error, FileNotFoundError) and file == McpSettings.mcp_file:
             return [], []
-        problem, line = "There is no such file, or it cannot be read.", 0
+        problem = "There is no such file, or it cannot be read."
+        line = 0
         if isinstance(error, json.JSONDecodeError):
-            problem, line = f"The file is not valid JSON: {error.msg}.", error.lineno
+            problem = f"The file is not valid JSON: {error.msg}."
+            line = error.lineno
         return [], [report(file, "MCP-FILE", problem, line)]
     if not isinstance(declared, dict):
         return [], [report(file, "MCP-FILE", 'Write {"mcpServers": {"NAME": {…}}}.', 1)]
@@ -172,7 +177,8 @@ def _check_values(
     text: str, declared: Declaration, server: dict[str, Any], unknown: dict[str, str]
 ) -> Iterator[FindingRow]:
     """Yield findings about an unreachable server and ignored fields."""
-    place, name = ("mcpServers", declared.name), declared.name
+    place = ("mcpServers", declared.name)
+    name = declared.name
     known = FIELDS[_type_of(server)]
     for key in server:
         if key not in known and key != "disabled":

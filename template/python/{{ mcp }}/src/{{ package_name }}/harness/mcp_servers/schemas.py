@@ -62,7 +62,8 @@ class RepairedTool:
     def __init__(self, description: str, schema: Any) -> None:
         self._keys = dict[str, str]()  # new property names, by the server's names
         self._notes = list[str]()
-        self._added_definitions, self._locations = dict[str, Any](), dict[str, str]()
+        self._added_definitions = dict[str, Any]()
+        self._locations = dict[str, str]()
         self._branches = 0
         try:
             text = _check_size({} if schema is None or schema is True else schema)
@@ -241,10 +242,12 @@ class RepairedTool:
         kinds = kinds if isinstance(kinds, list) else [kinds]
         if "object" in kinds:
             cleaned.setdefault("properties", {})
-        items, rest = part.get("items"), part.get("additionalItems")
+        items = part.get("items")
+        rest = part.get("additionalItems")
         first = part.get("prefixItems")
         if isinstance(items, list):
-            first, items = items, rest
+            first = items
+            items = rest
         if "array" not in kinds and items is None and not first:
             return
         if isinstance(first, list) and first:

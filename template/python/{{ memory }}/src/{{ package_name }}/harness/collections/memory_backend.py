@@ -14,7 +14,8 @@ PLACEHOLDERS = ("{actorId}", "{projectId}", "{sessionId}")
 # {actorId}-{sessionId} is ambiguous: actor a-b with session c equals actor a with session b-c.
 AMBIGUOUS = re.compile(r"\{actorId\}[^/{]*\{|\}[^/{}]*\{actorId\}")
 MAX_RECORDS = 100
-MAX_KEYS, MAX_FILTERS = 15, 5  # per event, and per search
+MAX_KEYS = 15  # per event
+MAX_FILTERS = 5  # per search
 KEY = re.compile(r"[a-zA-Z0-9\s.:/=+@-][a-zA-Z0-9\s._:/=+@-]{0,127}", re.ASCII)
 VALUE = re.compile(r"[a-zA-Z0-9\s._:/=+@-]{0,256}", re.ASCII)
 CHARS = "of A-Z a-z 0-9, spaces and . _ : / = + @ -"

@@ -30,7 +30,8 @@ class ActorMemory:
     def __init__(self, long_term: LongTermMemory, actor: str) -> None:
         if not re.fullmatch(ACTOR_ID, actor) or "/" in actor:
             raise ValueError("The actor id is invalid or contains a /.")
-        self._long_term, self._turn = long_term, long_term.turn_of(actor, SESSION)
+        self._long_term = long_term
+        self._turn = long_term.turn_of(actor, SESSION)
 
     async def search(
         self,

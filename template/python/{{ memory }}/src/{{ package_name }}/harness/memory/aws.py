@@ -34,7 +34,8 @@ class Clients:
     def __init__(self, settings: MemorySettings) -> None:
         self._seconds: dict[str, int] = {"recall": settings.recall_timeout_seconds}
         self._limiters = {call: anyio.CapacityLimiter(count) for call, count in THREADS.items()}
-        self._lock, self._clients = Lock(), dict[tuple[Call, str], Any]()
+        self._lock = Lock()
+        self._clients = dict[tuple[Call, str], Any]()
 
     async def run(self, call: Call, region: str, use: Callable[[Any], Result]) -> Result:
         """Call `use` with a client in a thread, within a time limit. Raises MemoryUnavailable."""
@@ -48,7 +49,8 @@ class Clients:
 
     async def warm_up(self, call: Call, region: str) -> None:
         """Make a client before its first call. Never raises: the first call reports a failure."""
-        make, limiter = partial(self.get, call, region), self._limiters[call]
+        make = partial(self.get, call, region)
+        limiter = self._limiters[call]
         with suppress(Exception):
             await anyio.to_thread.run_sync(make, abandon_on_cancel=True, limiter=limiter)
 
@@ -69,7 +71,8 @@ class Clients:
         from botocore.config import Config
         from botocore.session import get_session
 
-        seconds, core = self._seconds.get(call, SECONDS), get_session()
+        seconds = self._seconds.get(call, SECONDS)
+        core = get_session()
         # `run` ends the call earlier, with a clock that pauses while this process is busy.
         limits: Any = {"connect_timeout": seconds, "read_timeout": 2 * seconds}
         limits |= {"max_pool_connections": THREADS[call]}
@@ -82,7 +85,8 @@ class Clients:
         try:
             return use(self.get(call, region))
         except exceptions.ClientError as error:
-            code, message = error.response["Error"]["Code"], f"{self.name}: {describe(error)}"
+            code = error.response["Error"]["Code"]
+            message = f"{self.name}: {describe(error)}"
             status = int(error.response["ResponseMetadata"]["HTTPStatusCode"])
             failure = MemoryRefused if code in REFUSED else MemoryUnavailable
             transient = status >= 500 or status in BUSY

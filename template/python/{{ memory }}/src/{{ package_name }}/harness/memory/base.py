@@ -70,7 +70,8 @@ class MemoryUnavailable(Exception):
 
     def __init__(self, message: str, *, transient: bool = True, code: str = "") -> None:
         super().__init__(message)
-        self.transient, self.code = transient, code  # `code`: the AWS error code
+        self.transient = transient
+        self.code = code  # of AWS
 
 
 class MemoryRefused(MemoryUnavailable):

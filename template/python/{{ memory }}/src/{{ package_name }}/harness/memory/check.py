@@ -25,7 +25,8 @@ Findings = list[Finding]
 
 def check_policy(project: Project, secrets_prefix: str = "") -> Findings:
     """Return a warning for each saved policy that differs from the policy the project needs."""
-    policy, erasure_policy = make_policy(project, secrets_prefix), make_erasure_policy(project)
+    policy = make_policy(project, secrets_prefix)
+    erasure_policy = make_erasure_policy(project)
     return [
         *_check_saved(policy_file(project), policy, "iam"),
         *_check_saved(erasure_policy_file(project), erasure_policy, "iam --erasure"),
@@ -58,7 +59,8 @@ async def check_resources(
         backend = project.collections[collection.id].backend
         if not isinstance(collection.memory, LocalMemory):
             file = f"collections/{collection.id}.collection.md"
-            document, path = read_document(Path(file), file), backend.secret_refs()[0].path
+            document = read_document(Path(file), file)
+            path = backend.secret_refs()[0].path
             findings += await _check(collection, document, path, kinds[backend.type], project_id)
     return findings
 

@@ -47,7 +47,8 @@ def forget(app: App, actor: str, as_json: bool) -> None:
 def iam(app: App, erasure: bool, save: bool) -> None:
     """Print the IAM policy for the agent's role; fill in its variables with envsubst."""
     declarations = Declarations.find(_checked(app))
-    project, prefix = declarations.project, declarations.settings.secrets_prefix
+    project = declarations.project
+    prefix = declarations.settings.secrets_prefix
     policy = make_erasure_policy(project) if erasure else make_policy(project, prefix)
     text = json.dumps(policy, indent=2, ensure_ascii=False)
     if save:

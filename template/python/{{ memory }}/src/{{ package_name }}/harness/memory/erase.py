@@ -85,7 +85,9 @@ class Erasure:
         self._memories: list[tuple[MemoryCollection, Memory]] = []
         self._sessions: list[list[str]] = []  # the actor's sessions, per memory
         for collection in long_term.collections:
-            id, memory, local = collection.id, collection.memory, LocalMemory(collection.id, [])
+            id = collection.id
+            memory = collection.memory
+            local = LocalMemory(collection.id, [])
             self._memories.append((collection, memory))
             if isinstance(memory, LocalMemory):
                 self.report.notes.append(f"collection {id} was searched in {memory.contact}")
@@ -112,7 +114,8 @@ class Erasure:
     async def _erase_memory(
         self, collection: MemoryCollection, memory: Memory, sessions: list[str]
     ) -> None:
-        report, where = self.report, f"of collection {collection.id}"
+        report = self.report
+        where = f"of collection {collection.id}"
         templates = await self._templates(collection, memory)
         scope = erasure_scope(templates, self._identity, sessions)
         report.could_not += [f"{reason} ({where})" for reason in scope.missing]
@@ -166,7 +169,8 @@ class Erasure:
             report.could_not.append(f"the stores of own_memory: {describe(error)}")
             return
         for store in stores:
-            where, erase = f"store {store.name}", getattr(store, "erase", None)
+            where = f"store {store.name}"
+            erase = getattr(store, "erase", None)
             try:
                 if erase is not None:
                     await erase(report.actor)
@@ -215,9 +219,11 @@ async def erase_all(
     `delete` returns the deleted ids. Raises MemoryUnavailable.
     """
     deleted: set[str] = set()  # later lists may still contain them
-    lists, remaining = 0, 0
+    lists = 0
+    remaining = 0
     while lists < MAX_LISTS:
-        before, remaining = len(deleted), 0
+        before = len(deleted)
+        remaining = 0
         try:
             async for page in list_pages():
                 if ids := [id for id in page if id not in deleted]:
@@ -238,7 +244,8 @@ def erasure_scope(templates: Iterable[str], identity: Who, sessions: list[str]) 
 
     `sessions` are the actor's sessions, for templates with {sessionId}.
     """
-    scope, templates = Scope(), [*dict.fromkeys(templates)]
+    scope = Scope()
+    templates = [*dict.fromkeys(templates)]
     if "/" in identity.actor:
         scope.shared.append("an actor id with a / has no records")
         return scope

@@ -66,9 +66,11 @@ def best(hits: Sequence[Hit]) -> list[Hit]:
 
 def memory_block(hits: Sequence[Hit]) -> str:
     """Return the hits as text for a model, or ""; skip hits that exceed the maximum length."""
-    lines, length = [HEAD], len(f"{HEAD}\n</memory>")
+    lines = [HEAD]
+    length = len(f"{HEAD}\n</memory>")
     for hit in hits:
-        source, text = hit.collection.translate(ESCAPES), hit.text.translate(ESCAPES)
+        source = hit.collection.translate(ESCAPES)
+        text = hit.text.translate(ESCAPES)
         date = DATE.match(hit.created_at)
         attribute = f' date="{date[0]}"' if date else ""
         line = f'<entry source="{source}"{attribute}>{text}</entry>'

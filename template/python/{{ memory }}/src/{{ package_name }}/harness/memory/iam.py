@@ -20,7 +20,8 @@ VARIABLE = re.compile("[$][{][A-Za-z0-9_]+[}]")
 
 def make_policy(project: Project, secrets_prefix: str = "") -> dict[str, Any]:
     """Return the IAM policy for the collections that the agent uses."""
-    used, arn = project.used(), _start_of_arns(project)
+    used = project.used()
+    arn = _start_of_arns(project)
 
     def statements_of(collection: Collection) -> list[Named]:
         kind = KINDS.get(collection.backend.type)

@@ -24,7 +24,8 @@ log = logging.getLogger(__name__)
 Row = dict[str, Any]
 FOLDER = Path(".memory")
 MAX_ROWS = 10_000  # a search reads only the last rows
-EVENT, RECORD = ("event", "token", "actor", "session", "at"), ("record", "namespace", "text", "at")
+EVENT = ("event", "token", "actor", "session", "at")
+RECORD = ("record", "namespace", "text", "at")
 STOP = "a an and are be did do does for how i in is it my of on or the to was what who you your"
 
 
@@ -35,7 +36,8 @@ class LocalMemory:
 
     def __init__(self, collection_id: str, templates: Sequence[str], note: str = "") -> None:
         """Open the memory of a collection; `contact` is the path followed by `note`."""
-        self._templates, self._lock = templates, RLock()
+        self._templates = templates
+        self._lock = RLock()
         self._path = FOLDER / f"{collection_id}.jsonl"
         self.contact = f"{self._path}{note}"
 
@@ -48,7 +50,8 @@ class LocalMemory:
         self, identity: Who, namespace: Namespace, query: str, limit: int, metadata: Metadata
     ) -> list[Record]:
         """Return at most `limit` records for a query, best first; of equal texts, the newest."""
-        wanted, newest = _words(query), dict[str, Row]()
+        wanted = _words(query)
+        newest = dict[str, Row]()
         for row in reversed(await self._rows(lambda row: _is_in(namespace, row), MAX_ROWS)):
             if metadata.items() <= row.get("metadata", {}).items():
                 newest.setdefault(row["text"], row)
@@ -65,7 +68,8 @@ class LocalMemory:
 
     async def create_event(self, event: Event) -> None:
         """Store the texts of an event, once per token."""
-        identity, at = event.identity, event.at.isoformat()
+        identity = event.identity
+        at = event.at.isoformat()
         head: Row = {"event": str(uuid4()), "token": event.token, "actor": identity.actor}
         items = [utterance[:2] for utterance in event.utterances]
         head |= {"session": event_session(identity.session_id), "at": at, "items": items}

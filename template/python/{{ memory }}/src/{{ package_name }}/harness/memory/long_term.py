@@ -72,7 +72,8 @@ class LongTermMemory(Capability):
         return [self._build(it) for it in self.project.used() if it.backend.type in KINDS]
 
     def _build(self, collection: Collection) -> MemoryCollection:
-        id, lifetime = collection.collection_id, collection.scope.lifetime
+        id = collection.collection_id
+        lifetime = collection.scope.lifetime
         backend: Any = collection.backend
         declared = backend.retrieval_config
         memory: Memory

@@ -52,7 +52,9 @@ class MemoryTurn:
         writers: Sequence[str] = (),
         descriptions: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        self.identity, self.readers, self.began = identity, readers, datetime.now(UTC)
+        self.identity = identity
+        self.readers = readers
+        self.began = datetime.now(UTC)
         self.policy = policy
         self.added: list[Utterance] = []
         self.injection = Injection()  # of the last model call
@@ -64,7 +66,9 @@ class MemoryTurn:
         self.stores: list[Any] = []  # the owner's stores
         self.is_over = False
         self.model: Any = None  # the turn's model
-        self._warming, self._seconds, self.writers = warming, seconds, writers
+        self._warming = warming
+        self._seconds = seconds
+        self.writers = writers
         # Request more results by this factor: some are below the relevance score.
         self._overfetch = overfetch
         self.descriptions = descriptions  # of the collections, for models
@@ -117,7 +121,8 @@ class MemoryTurn:
         ]
         names = known if stores is None else _known(stores, known)
         readers = [reader for reader in self.readers if reader.id in names]
-        found, counts = Found(), Counter[str]()
+        found = Found()
+        counts = Counter[str]()
         all = await asyncio.gather(
             self.search(query, readers, metadata or {}, found.failures),
             *[
@@ -186,7 +191,8 @@ class MemoryTurn:
         query: str,
         metadata: Metadata,
     ) -> list[Hit]:
-        namespace, filters = resolve(template, self.identity), {**metadata, **config.metadata}
+        namespace = resolve(template, self.identity)
+        filters = {**metadata, **config.metadata}
         if not metadata.items() <= filters.items():
             return []  # the file requires another value
         if len(filters) > MAX_FILTERS:

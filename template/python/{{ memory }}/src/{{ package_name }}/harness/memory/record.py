@@ -55,7 +55,8 @@ class Recorder:
             for writer in writers
         }
         self._others: dict[str, RetryQueue] = {}
-        self._is_forgotten, self._extract = is_forgotten, extract
+        self._is_forgotten = is_forgotten
+        self._extract = extract
         self._batches: dict[tuple[str, Who], list[QueueItem]] = {}  # turns to record together
         self._timers: dict[tuple[str, Who], asyncio.TimerHandle] = {}
 
@@ -113,7 +114,8 @@ class Recorder:
             self._send_batch(name, identity)
         elif (name, identity) not in self._timers:
             # An empty context: the turn's context would keep its session in memory.
-            send, loop = partial(self._send_batch, name, identity), asyncio.get_running_loop()
+            send = partial(self._send_batch, name, identity)
+            loop = asyncio.get_running_loop()
             timer = loop.call_later(self._policy.max_wait_seconds, send, context=Context())
             self._timers[name, identity] = timer
         items = [waiting for batch in self._batches.values() for waiting in batch]
@@ -144,7 +146,8 @@ class Recorder:
         """Turn the first waiting turns of a session into a job."""
         first = waiting.popleft()
         identity, texts, began = first.payload
-        turns, count = [(texts, began)], len(texts)
+        turns = [(texts, began)]
+        count = len(texts)
         for other in [*waiting]:
             _, more, began = other.payload
             if other.group is not first.group and count + len(more) > writer.batch_size:
@@ -161,7 +164,8 @@ class Recorder:
                 remaining = await self._not_forgotten(identity.actor, turns)
                 if events is None or len(remaining) < len(turns):
                     texts = await texts_of([texts for texts, _ in remaining])
-                    turns, events = remaining, deque()
+                    turns = remaining
+                    events = deque()
                     if remaining:
                         starts = [began for _, began in remaining]
                         events.extend(events_of(identity, texts, starts, writer))
@@ -265,7 +269,8 @@ def _with_metadata(policy: MemoryPolicy, identity: Who, utterance: Utterance) ->
         metadata = {**policy.metadata_of(identity, utterance), **utterance.metadata}
         reason = metadata_problem(metadata)
     except Exception as error:  # noqa: BLE001 (owner's code; the text is still recorded)
-        metadata, reason = {}, describe(error)
+        metadata = {}
+        reason = describe(error)
     if not reason:
         return utterance._replace(metadata=metadata)
     log.warning("a text is recorded without its metadata: own_memory: %s", reason)
@@ -274,7 +279,8 @@ def _with_metadata(policy: MemoryPolicy, identity: Who, utterance: Utterance) ->
 
 def _split(text: str) -> list[str]:
     units = text.encode("utf-16-le")
-    pieces, start = [], 0
+    pieces = []
+    start = 0
     while start < len(units):
         end = start + 2 * MAX_TEXT_CHARS
         if end < len(units) and 0xDC <= units[end + 1] <= 0xDF:

@@ -20,13 +20,19 @@ from .base import MemoryRefused, MemoryUnavailable, describe_failure
 from .namespaces import Who
 
 log = logging.getLogger(__name__)
-MAX_TURNS, MAX_BYTES = 1000, 16_777_216  # backlog per actor
+MAX_TURNS = 1000  # backlog per actor
+MAX_BYTES = 16_777_216  # backlog per actor
 MAX_LOAD = 4  # total backlog, in multiples of an actor's
-JOBS, SHARE = 16, 8  # concurrent jobs: in total; per actor, and for all failed lanes
+JOBS = 16  # concurrent jobs in total
+SHARE = 8  # concurrent jobs per actor, and of all failed lanes
 BACKLOG = 50  # number of waiting turns at which the log warns, and again at each doubling
 # In seconds: pauses between attempts, an attempt, and all attempts of a job.
-FIRST_PAUSE, MAX_PAUSE, MAX_ATTEMPT, MAX_WORK = 0.5, 30, 30, 600
-CLOSING_PAUSE, CLOSING_ATTEMPT = 0.2, 2
+FIRST_PAUSE = 0.5
+MAX_PAUSE = 30
+MAX_ATTEMPT = 30
+MAX_WORK = 600
+CLOSING_PAUSE = 0.2
+CLOSING_ATTEMPT = 2
 THREE_ATTEMPTS = stop_after_attempt(3)
 NUMBERS = count()
 
@@ -143,10 +149,13 @@ class RetryQueue:
 
     def __init__(self, name: str, take: Callable[[deque[QueueItem]], Work]) -> None:
         """Create a queue; `take` removes waiting items of a session and turns them into a job."""
-        self.name, self._take = name, take
+        self.name = name
+        self._take = take
         self._lanes: dict[Who, Lane] = {}
-        self._slots, self._reported = Slots(), BACKLOG // 2
-        self._closing, self._is_closed = asyncio.Event(), False
+        self._slots = Slots()
+        self._reported = BACKLOG // 2
+        self._closing = asyncio.Event()
+        self._is_closed = False
 
     @property
     def turns(self) -> int:
@@ -165,7 +174,8 @@ class RetryQueue:
         if identity not in self._lanes:
             lane = self._lanes[identity] = Lane(identity.actor)
             # An empty context: the turn's context would keep its session in memory.
-            work, loop = self._run(identity, lane), asyncio.get_running_loop()
+            work = self._run(identity, lane)
+            loop = asyncio.get_running_loop()
             lane.task = loop.create_task(work, context=Context())
         self._lanes[identity].waiting.append(item)
         self._report_lost(self._drop(identity.actor), "the queue is full")
@@ -180,7 +190,8 @@ class RetryQueue:
         while (tasks := self._tasks) and (remaining := end - time.monotonic()) > 0:
             await asyncio.wait(tasks, timeout=remaining)
         self._is_closed = True
-        lanes, tasks = [*self._lanes.values()], self._tasks
+        lanes = [*self._lanes.values()]
+        tasks = self._tasks
         self._lanes.clear()
         lost = Counter[str]()
         for lane in lanes:
@@ -198,7 +209,9 @@ class RetryQueue:
 
     async def _run(self, identity: Who, lane: Lane) -> None:
         while lane.waiting:
-            lane.work, lane.began, lane.reason = None, time.monotonic(), ""
+            lane.work = None
+            lane.began = time.monotonic()
+            lane.reason = ""
             try:
                 await with_retries(
                     partial(self._attempt, lane),
@@ -221,12 +234,14 @@ class RetryQueue:
                 if not lane.waiting:
                     return None  # all items were dropped
                 size = lane.size
-                lane.work, lane.began = self._take(lane.waiting), time.monotonic()
+                lane.work = self._take(lane.waiting)
+                lane.began = time.monotonic()
                 lane.work.size = size - lane.size
             return await self._try(lane, lane.work)
 
     async def _try(self, lane: Lane, work: Work) -> object:
-        attempt, passed = asyncio.ensure_future(work.attempt()), 0
+        attempt = asyncio.ensure_future(work.attempt())
+        passed = 0
         try:
             # Count one-second ticks: `chat` stops the event loop between turns.
             while passed < (lane.patience if self._closing.is_set() else MAX_ATTEMPT):
@@ -255,7 +270,8 @@ class RetryQueue:
 
         Beyond the total limit, drop items of the actor with the largest backlog.
         """
-        lanes, dropped = defaultdict[str, list[Lane]](list), 0
+        lanes = defaultdict[str, list[Lane]](list)
+        dropped = 0
         for lane in self._lanes.values():
             lanes[lane.actor].append(lane)
         while _load(lanes[actor]) > 1 and _drop_oldest(lanes[actor]):
@@ -274,7 +290,8 @@ class RetryQueue:
 def _load(lanes: Iterable[Lane]) -> float:
     """Return the backlog of lanes, relative to an actor's limit."""
     work = [(lane.turns, lane.size) for lane in lanes]
-    turns, size = sum(turns for turns, _ in work), sum(size for _, size in work)
+    turns = sum(turns for turns, _ in work)
+    size = sum(size for _, size in work)
     return max(turns / MAX_TURNS, size / MAX_BYTES)
 
 

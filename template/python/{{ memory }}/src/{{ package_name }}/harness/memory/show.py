@@ -24,7 +24,9 @@ async def show(
     turn.calls += 1
     context = InjectionContext(turn.identity, prompt, said, turn.calls, messages)
     policy = turn.policy
-    hits, texts, notice = list[Hit](), list[str](), ""
+    hits = list[Hit]()
+    texts = list[str]()
+    notice = ""
     try:
         found = await _search_once(turn, context, search)
         texts += [str(policy.format_memories(found))] if found else []

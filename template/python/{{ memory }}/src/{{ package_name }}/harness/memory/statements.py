@@ -5,7 +5,8 @@ from typing import Any
 
 from ..collections.secrets import variable_of
 
-ACCOUNT, REGION = "${AWS_ACCOUNT_ID}", "${AWS_REGION}"
+ACCOUNT = "${AWS_ACCOUNT_ID}"
+REGION = "${AWS_REGION}"
 Statement = dict[str, Any]
 Named = tuple[str, Statement]
 

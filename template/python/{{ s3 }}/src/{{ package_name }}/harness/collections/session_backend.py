@@ -28,8 +28,10 @@ class S3Config(Strict):
 
     def secret_refs(self) -> list[SecretRef]:
         """Return the references to resolve before the collection is used."""
-        reference, path = self.bucket_secret, ("backend", "bucket_secret")
-        accepts, expected = BUCKET.fullmatch, "the name of a bucket"
+        reference = self.bucket_secret
+        path = ("backend", "bucket_secret")
+        accepts = BUCKET.fullmatch
+        expected = "the name of a bucket"
         ref = SecretRef(reference or "", path=path, expected=expected, accepts=accepts)
         return [ref] if reference else []
 

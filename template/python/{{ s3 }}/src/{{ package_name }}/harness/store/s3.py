@@ -32,7 +32,9 @@ from .settings import StoreSettings
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 THREADS = 32  # a separate pool, so that hanging calls cannot block model calls
-LATEST, HISTORY, ASIDE = "snapshot_latest.json", "immutable_history/", "set_aside/"
+LATEST = "snapshot_latest.json"
+HISTORY = "immutable_history/"
+ASIDE = "set_aside/"
 PAUSES = (0.05, 0.2)  # seconds before a retry while another write is in progress
 UNSENT = (
     exceptions.NoRegionError,
@@ -65,16 +67,19 @@ class S3Store:
         self, collection: Collection, agent_id: str, settings: StoreSettings, secrets: Secrets
     ) -> None:
         config = cast(S3Config, collection.backend)
-        self._id, self._days = collection.collection_id, config.ttl_days
+        self._id = collection.collection_id
+        self._days = config.ttl_days
         self._settings = settings
         self._max_bytes = read_limit(settings.max_snapshot_bytes)
         self.root = f"{config.prefix}/" if config.prefix else ""
         self.middle = f"/agent/{agent_id}/snapshots/"
         (self._ref,) = config.secret_refs()
         self._region = config.region
-        self._secrets, self._seconds = secrets, settings.store_timeout_seconds
+        self._secrets = secrets
+        self._seconds = settings.store_timeout_seconds
         self._s3: Any = None
-        self._lock, self._limiter = asyncio.Lock(), CapacityLimiter(THREADS)
+        self._lock = asyncio.Lock()
+        self._limiter = CapacityLimiter(THREADS)
         self._background = set[asyncio.Task[None]]()
         # Without a prefix, a lifecycle rule would delete unrelated objects of the bucket.
         self._is_rule_set = not self.root
@@ -146,7 +151,8 @@ class S3Store:
 
     async def sessions(self) -> list[str]:
         pattern = re.compile(f"{re.escape(self.root)}({SESSION_ID}){re.escape(self.middle)}")
-        ids, token = set[str](), None
+        ids = set[str]()
+        token = None
         while True:  # each page has its own time limit
             page = await self.run(partial(Bucket.page, prefix=self.root, token=token))
             ids |= {match[1] for key in page[0] if (match := pattern.match(key))}

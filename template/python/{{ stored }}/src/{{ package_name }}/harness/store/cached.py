@@ -31,7 +31,8 @@ class CachedStore:
     """
 
     def __init__(self, settings: StoreSettings, store: DurableStore, is_writable: bool) -> None:
-        self._settings, self._store = settings, store
+        self._settings = settings
+        self._store = store
         self.max_bytes = settings.max_snapshot_bytes
         self.description = ""
         self.retention_notice = KEPT if is_writable else READ_ONLY

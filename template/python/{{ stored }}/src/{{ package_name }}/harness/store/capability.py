@@ -78,7 +78,8 @@ class Store(Capability):
         """Return the store that a collection declares."""
         from .declared import DeclaredStore  # its client takes a while to import
 
-        agent_id, secrets = self._declarations.project.agent_id, self._declarations.secrets
+        agent_id = self._declarations.project.agent_id
+        secrets = self._declarations.secrets
         return DeclaredStore(collection, agent_id, self.settings, secrets)
 
     @property
@@ -127,7 +128,8 @@ async def check_store(
     store: DurableStore, collection: Collection, is_writable: bool
 ) -> AsyncIterator[Finding]:
     """Load, save, compare and end a test session, and yield findings."""
-    file, session = f"collections/{collection.collection_id}.collection.md", f"check-{uuid4()}"
+    file = f"collections/{collection.collection_id}.collection.md"
+    session = f"check-{uuid4()}"
     step = "loaded"
     try:
         await store.load(session)

@@ -264,7 +264,8 @@ def _summary(snapshot: bytes, settings: CoreSettings) -> dict[str, Any]:
 
 def _summary_before(snapshot: dict[str, Any]) -> int | None:
     """Return the number of the turn after a summary; None without a summary."""
-    turns, messages = snapshot["app_data"].get("turns"), snapshot["data"]["messages"]
+    turns = snapshot["app_data"].get("turns")
+    messages = snapshot["data"]["messages"]
     if turns is None:
         return None
     at = turns[0]["at"] if turns else len(messages)

@@ -38,8 +38,10 @@ class Copy:
     ) -> None:
         """`ends`: whether to end copies of ended sessions."""
         self.report = CopyReport()
-        self._source, self._target = source, target
-        self._checkpoints, self._ends = checkpoints, ends
+        self._source = source
+        self._target = target
+        self._checkpoints = checkpoints
+        self._ends = ends
         self._slots = asyncio.Semaphore(CONCURRENCY)
 
     async def run(self, ids: Iterable[str]) -> CopyReport:

@@ -54,7 +54,8 @@ class _Snapshot(BaseModel):
 
     @model_validator(mode="after")
     def _has_its_turns(self) -> Self:
-        turns, end = self.app_data.turns, len(self.data.messages)
+        turns = self.app_data.turns
+        end = len(self.data.messages)
         starts = [start.at for start in turns or []]
         is_known = self.app_data.turn > 0 if end else turns == []
         if not is_known or starts != sorted({*starts} & {*range(end)}):
@@ -83,8 +84,10 @@ def read_snapshot(stored: bytes, max_bytes: int) -> bytes | None:
 
 def _shorten(snapshot: dict[str, Any], max_bytes: int) -> bytes:
     """Remove the oldest turns, if necessary all, until the snapshot fits into `max_bytes`."""
-    data, last = snapshot["data"], snapshot["app_data"]
-    messages, turns = data["messages"], last.get("turns")
+    data = snapshot["data"]
+    last = snapshot["app_data"]
+    messages = data["messages"]
+    turns = last.get("turns")
     if turns is None:
         turns = find_turns(data)
     starts = [start["at"] for start in turns]
@@ -93,7 +96,8 @@ def _shorten(snapshot: dict[str, Any], max_bytes: int) -> bytes:
     excess = len(serialize(snapshot)) - max_bytes
     end = next((at for at in ends if before[at] - before[front] >= excess), None)
     if end is None:
-        front, end = 0, len(messages)
+        front = 0
+        end = len(messages)
     kept = messages[:front] + messages[end:]
     later = [start | {"at": start["at"] - end + front} for start in turns if start["at"] >= end]
     last = last | {"turns": later}

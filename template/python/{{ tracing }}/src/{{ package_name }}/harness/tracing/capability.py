@@ -56,7 +56,8 @@ class Tracing(Capability):
         has_content = switch in {"true", "1", "span_only", "span_and_event"}
         spans: Any = trace.get_tracer_provider()
         meters: Any = metrics.get_meter_provider()
-        get_tracer, get_meter = spans.get_tracer, meters.get_meter
+        get_tracer = spans.get_tracer
+        get_meter = meters.get_meter
 
         def tracer_of(name: str, *args: Any, **kwargs: Any) -> Any:
             tracer = get_tracer(name, *args, **kwargs)
@@ -68,7 +69,8 @@ class Tracing(Capability):
             # The framework's own metrics have names of tools that the model can invent.
             return NoOpMeter(name) if name == METER else get_meter(name, *args, **kwargs)
 
-        spans.get_tracer, meters.get_meter = tracer_of, meter_of
+        spans.get_tracer = tracer_of
+        meters.get_meter = meter_of
         instrument()
 
     def describe(self, address: str) -> list[str]:

@@ -62,7 +62,8 @@ def _export_metrics(resource: Any) -> None:
 
 def _warning(exporter: Any, signal: str, what: str) -> Any:
     """Let an exporter warn each time that sending begins to fail."""
-    send, has_failed = exporter.export, False
+    send = exporter.export
+    has_failed = False
 
     def export(*args: Any, **kwargs: Any) -> Any:
         nonlocal has_failed

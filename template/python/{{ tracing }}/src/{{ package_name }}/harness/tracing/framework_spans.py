@@ -18,8 +18,10 @@ SAFE = re.compile(
     r"|gen_ai\.(tool\.call\.id|tool\.status|system|output\.type)|http\..*|error\.type"
     r"|memory\..*\.(count|failure_count|name|names))"
 )
-OPERATION, MODEL = "gen_ai.operation.name", "gen_ai.request.model"
-REASONS, OUTPUT = "gen_ai.response.finish_reasons", "gen_ai.output.messages"
+OPERATION = "gen_ai.operation.name"
+MODEL = "gen_ai.request.model"
+REASONS = "gen_ai.response.finish_reasons"
+OUTPUT = "gen_ai.output.messages"
 
 
 def adapt(tracer: Any, agent: str, metrics: Metrics, *, with_content: bool) -> None:
@@ -27,16 +29,20 @@ def adapt(tracer: Any, agent: str, metrics: Metrics, *, with_content: bool) -> N
 
     Unless `with_content`, prompts, replies and the texts of errors are kept out of its spans.
     """
-    start_span, names = tracer.start_span, Names()
+    start_span = tracer.start_span
+    names = Names()
 
     def start(name: str, *args: Any, **kwargs: Any) -> Any:
-        began, facts = perf_counter(), dict[str, Any]()
+        began = perf_counter()
+        facts = dict[str, Any]()
         read = partial(_read, names, agent, facts, with_content=with_content)
         kwargs["attributes"] = read(kwargs.get("attributes") or {})
         span = start_span(names.of_span(name), *args, **kwargs)
         if span is INVALID_SPAN:  # all that is not recorded, by a provider that is disabled
             return span
-        set_attributes, set_status, end = span.set_attributes, span.set_status, span.end
+        set_attributes = span.set_attributes
+        set_status = span.set_status
+        end = span.end
         record_exception = span.record_exception
 
         def put(attributes: Mapping[str, Any]) -> None:
@@ -53,7 +59,9 @@ def adapt(tracer: Any, agent: str, metrics: Metrics, *, with_content: bool) -> N
                 metrics.count_call(perf_counter() - began, facts)
             end(*args, **kwargs)
 
-        span.set_attributes, span.record_exception, span.end = put, fail, finish
+        span.set_attributes = put
+        span.record_exception = fail
+        span.end = finish
         span.set_attribute = lambda key, value: put({key: value})
         if not with_content:
             span.set_status = lambda status, _=None: set_status(_code_of(status))
@@ -62,7 +70,8 @@ def adapt(tracer: Any, agent: str, metrics: Metrics, *, with_content: bool) -> N
         return span
 
     if not hasattr(tracer, "is_adapted"):  # a provider may return the same one again
-        tracer.start_span, tracer.is_adapted = start, True
+        tracer.start_span = start
+        tracer.is_adapted = True
 
 
 def _read(

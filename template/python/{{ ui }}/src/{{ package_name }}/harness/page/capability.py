@@ -71,7 +71,8 @@ class Page(Capability):
 
     def _advise(self, failure: AgentError) -> str:
         """Explain an error to users of this machine; refer others to the log."""
-        settings, has_detail = self.settings, bool(failure.detail)
+        settings = self.settings
+        has_detail = bool(failure.detail)
         is_open = settings.allowed_hosts or settings.allowed_origins
         if settings.is_loopback and not is_open and (has_detail or failure.__cause__):
             return f" {explain(failure, self.load().model).rstrip()}"
@@ -80,7 +81,8 @@ class Page(Capability):
 
 
 def _sender(file: Path) -> Callable[[Request, Runtime], Awaitable[Response]]:
-    content, media_type = file.read_bytes(), TYPES[file.suffix]
+    content = file.read_bytes()
+    media_type = TYPES[file.suffix]
     headers = {**HEADERS, "ETag": f'"{hashlib.sha256(content).hexdigest()[:32]}"'}
 
     async def send(request: Request, _: Runtime) -> Response:

@@ -25,7 +25,8 @@ class ValkeyConfig(Strict):
 
     def secret_refs(self) -> list[SecretRef]:
         """Return the references to resolve before the collection is used."""
-        reference, path = self.endpoint_secret, ("backend", "endpoint_secret")
+        reference = self.endpoint_secret
+        path = ("backend", "endpoint_secret")
         ref = SecretRef(reference or "", path=path, expected=ADDRESS, accepts=url_of)
         return [ref] if reference else []
 
@@ -47,7 +48,8 @@ def url_of(secret: str) -> str | None:
     url = secret if "://" in secret else f"valkey://{f'[{secret}]' if is_bare_ipv6 else secret}"
     try:
         parts = urlsplit(url)
-        host, _ = parts.hostname or "", parts.port
+        host = parts.hostname or ""
+        _ = parts.port
     except ValueError:
         return None
     # An unescaped / or # in a password would make its start the host, and messages quote the host.

@@ -108,7 +108,8 @@ class ValkeyStore:
         self, collection: Collection, agent_id: str, settings: StoreSettings, secrets: Secrets
     ) -> None:
         config = cast(ValkeyConfig, collection.backend)
-        self._prefix, self._suffix = f"{config.key_prefix}:", f":agent:{agent_id}"
+        self._prefix = f"{config.key_prefix}:"
+        self._suffix = f":agent:{agent_id}"
         self._seconds_to_live = config.ttl_seconds or 0
         self._settings = settings
         self._max_bytes = read_limit(settings.max_snapshot_bytes)
@@ -168,7 +169,8 @@ class ValkeyStore:
         pattern = "*".join(re.sub(r"([][*?\\])", r"\\\1", end) for end in ends)
 
         async def scan(client: Any) -> set[str]:
-            keys, found = set[str](), client.scan_iter(match=pattern, count=1000)
+            keys = set[str]()
+            found = client.scan_iter(match=pattern, count=1000)
             while True:
                 async with time_limit(self._settings.store_timeout_seconds):  # for each call
                     if (key := await anext(found, None)) is None:
@@ -200,7 +202,8 @@ class ValkeyStore:
             messages.append(
                 "The server saves nothing to disk: a restart loses all sessions. Enable AOF or RDB."
             )
-        count, is_primary = info.get("connected_slaves", 0), info.get("role") == "master"
+        count = info.get("connected_slaves", 0)
+        is_primary = info.get("role") == "master"
         # INFO has this field only if min-replicas-to-write is set.
         if is_primary and count and "min_slaves_good_slaves" not in info:
             problem = "The server has replicas and min-replicas-to-write is 0"
@@ -283,8 +286,10 @@ class _Connection:
 
     def __init__(self, config: ValkeyConfig, seconds: int, secrets: Secrets) -> None:
         (self._ref,) = config.secret_refs()
-        self._port, self._seconds = config.port, seconds
-        self._secrets, self._lock = secrets, asyncio.Lock()
+        self._port = config.port
+        self._seconds = seconds
+        self._secrets = secrets
+        self._lock = asyncio.Lock()
         # Connecting takes several round trips: reusing few connections is faster than opening many.
         self._slots = asyncio.Semaphore(CONNECTIONS)
         self._client: Any = None
@@ -345,7 +350,8 @@ class _Connection:
         async with self._lock:
             if self._client is None or secret != self._secret:
                 self._retire(self._client, self._seconds)
-                self._client, self._secret = await self._connect(secret), secret
+                self._client = await self._connect(secret)
+                self._secret = secret
             return self._client
 
     async def _connect(self, secret: str) -> Any:

@@ -37,5 +37,6 @@ def metered(model: ai.Model, meter: Meter) -> ai.Model:
     """Wrap a model so that its requests count toward the limits."""
     own = model.provider
     provider = MeteredProvider(name=own.name, default_base_url=own.default_base_url)
-    provider._model, provider._meter = model, meter
+    provider._model = model
+    provider._meter = meter
     return ai.Model(id=model.id, provider=provider)

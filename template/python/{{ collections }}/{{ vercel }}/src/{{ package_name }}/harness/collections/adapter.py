@@ -30,7 +30,8 @@ def show_only(options: dict[str, Any], visible: Callable[..., list[Any]]) -> Non
     model: ai.Model = options["model"]
     wrapped = model.provider
     provider = ShowingProvider(name=wrapped.name, default_base_url=wrapped.default_base_url)
-    provider._model, provider._visible = model, visible
+    provider._model = model
+    provider._visible = visible
     options["model"] = ai.Model(id=model.id, provider=provider)
 
 

@@ -24,7 +24,8 @@ def stub_tool(tool: Any, answer: Callable[[dict[str, Any]], Awaitable[str]]) -> 
         try:
             text = await answer(tool_use["input"])
         except RuntimeError as error:
-            status, text = "error", str(error)
+            status = "error"
+            text = str(error)
         content: Any = [{"text": text}]
         return ToolResult(toolUseId=tool_use["toolUseId"], status=status, content=content)
 

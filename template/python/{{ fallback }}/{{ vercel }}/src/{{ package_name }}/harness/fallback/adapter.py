@@ -21,7 +21,8 @@ class FallbackProvider(ai.Provider[None]):
 
     def __init__(self, first: ai.Model, fallback: FallbackSwitch) -> None:
         super().__init__(name=first.provider.name)
-        self._first, self._fallback = first, fallback
+        self._first = first
+        self._fallback = fallback
 
     def stream(
         self, model: ai.Model, messages: list[ai.messages.Message], **kwargs: Any

@@ -8,7 +8,8 @@ from .statements import Named, allow, variable
 
 def session_statements(project: Project, collection: Collection, arn: str) -> list[Named]:
     """Return the IAM statements of a collection, by purpose; `arn` is the prefix of ARNs."""
-    backend, is_writable = collection.backend, project.is_writable(collection)
+    backend = collection.backend
+    is_writable = project.is_writable(collection)
     if not isinstance(backend, S3Config):
         return []
     bucket, objects = _resources(backend, arn)

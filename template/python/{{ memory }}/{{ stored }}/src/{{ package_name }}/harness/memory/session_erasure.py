@@ -31,13 +31,16 @@ class SessionErasure(Capability):
         self, settings: CoreSettings, before: Sequence[Capability], load: LoadModules
     ) -> None:
         super().__init__(settings, before, load)
-        self._store, long_term = Store.find(before), LongTermMemory.find(before)
-        long_term.erase_sessions, long_term.is_forgotten = self.erase, self.is_forgotten
+        self._store = Store.find(before)
+        long_term = LongTermMemory.find(before)
+        long_term.erase_sessions = self.erase
+        long_term.is_forgotten = self.is_forgotten
         self._store.before_close = long_term.close  # recording reads erasure marks from the store
 
     async def erase(self, report: Report, candidates: list[str]) -> None:
         """End all sessions of an actor; check `candidates` if the store cannot list sessions."""
-        store, is_writable = self._store.durable, self._store.is_writable
+        store = self._store.durable
+        is_writable = self._store.is_writable
         if store is None:
             report.notes += [NO_STORE, LATER]
             return

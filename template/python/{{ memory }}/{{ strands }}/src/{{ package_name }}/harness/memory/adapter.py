@@ -39,12 +39,16 @@ Remember = Callable[[str, list[str], Any], None]  # text, store names, metadata
 class CollectionStore(sdk.MemoryStore):
     """A collection as a store of the memory manager; the collection file limits the results."""
 
-    max_search_results, extraction = None, None
+    max_search_results = None
+    extraction = None
 
     def __init__(
         self, name: str, turn: MemoryTurn, readers: list[MemoryCollection], *, writable: bool
     ) -> None:
-        self.name, self.writable, self._turn, self._readers = name, writable, turn, readers
+        self.name = name
+        self.writable = writable
+        self._turn = turn
+        self._readers = readers
         self.description = turn.descriptions.get(name)
 
     async def search(
@@ -82,13 +86,16 @@ class GuardedStore(sdk.MemoryStore):
     def __init__(
         self, store: sdk.MemoryStore, seconds: float, remember: Remember | None = None
     ) -> None:
-        self.name, self.description = store.name, store.description
+        self.name = store.name
+        self.description = store.description
         can_add = getattr(type(store), "add", None) not in (None, sdk.MemoryStore.add)
         self.takes_texts = can_add and bool(getattr(store, "writable", False))
         self.writable = self.takes_texts and remember is not None
         self._remember = remember
         self.max_search_results = store.max_search_results
-        self.store, self._seconds, self._is_ready = store, seconds, False
+        self.store = store
+        self._seconds = seconds
+        self._is_ready = False
 
     async def search(
         self, query: str, options: sdk.SearchOptions | None = None
@@ -197,7 +204,8 @@ class TurnManager(sdk.MemoryManager):
         agent.add_middleware(InvokeModelStage.Input, self._show)
 
     async def _show(self, context: InvokeModelContext) -> InvokeModelContext:
-        turn, messages = current.get(), context.messages
+        turn = current.get()
+        messages = context.messages
         users = [n for n, message in enumerate(messages) if message["role"] == "user"]
         place = max(n for n in users if "toolResult" not in messages[n]["content"][0])
         content = messages[place]["content"]
@@ -225,7 +233,8 @@ class RecallingModel(OfflineModel):
     """The echo model; its reply ends with the memories."""
 
     async def stream(self, *args: Any, **kwargs: Any) -> AsyncIterable[StreamEvent]:
-        turn, is_call = current.get(None), False
+        turn = current.get(None)
+        is_call = False
         lines = turn.injection.lines if turn else []
         async for event in super().stream(*args, **kwargs):
             is_call = is_call or "toolUse" in event.get("contentBlockStart", {}).get("start", {})
@@ -286,7 +295,8 @@ def record(recorder: Recorder, turn: MemoryTurn, messages: list[Message]) -> Non
     for guarded in turn.stores:
         name = f"store {guarded.name}"
         if getattr(guarded.store, "writable", False):
-            work, size = guarded.recording(messages, turn.model), len(serialize(messages))
+            work = guarded.recording(messages, turn.model)
+            size = len(serialize(messages))
             recorder.put(name, turn.identity, work, size)
         for text in added if guarded.takes_texts else []:
             if text.is_for(guarded.name):

@@ -53,7 +53,9 @@ class RecallingProvider(ai.Provider[None]):
     async def stream(
         self, model: ai.Model, messages: list[ai.messages.Message], **options: Any
     ) -> AsyncGenerator[events.Event]:
-        inner, turn, injection = self._model, current.get(None), Injection()
+        inner = self._model
+        turn = current.get(None)
+        injection = Injection()
         last = max((n for n, m in enumerate(messages) if m.role == "user"), default=None)
         if turn and last is not None:
             steps = [m.text for m in messages[last + 1 :] if m.role == "assistant"]

@@ -131,7 +131,8 @@ class _Delta:
     type = "content_block_delta"
 
     def __init__(self, index: int, delta: dict[str, str]) -> None:
-        self.index, self._delta = index, delta
+        self.index = index
+        self._delta = delta
 
     def model_dump(self) -> dict[str, Any]:
         return {"type": self.type, "index": self.index, "delta": {**self._delta}}

@@ -20,7 +20,8 @@ from .chat_stream import event_hooks, with_raw_messages
 
 REASONS = {"stop", "tool_calls", "length", "content_filter"}
 # The fields in which servers send reasoning. Some require it back with the tool calls.
-TEXTS, LISTS = ("reasoning_content", "reasoning"), ("reasoning_details",)
+TEXTS = ("reasoning_content", "reasoning")
+LISTS = ("reasoning_details",)
 
 # Signals the start of reasoning or of a tool call. Unsigned reasoning is not stored.
 START_MARK = " "
@@ -145,7 +146,8 @@ class Reasoning:
             for name, parts in self._parts.items()
         }
         data = {"fields": fields, "extras": list(self._extras.items())}
-        self._parts, self._extras = {}, {}
+        self._parts = {}
+        self._extras = {}
         return json.dumps(data).encode() if any(data.values()) else b""
 
 

@@ -55,7 +55,9 @@ class Traced:
     """Forwards all calls, and makes a span of those in CALLS."""
 
     def __init__(self, name: str, turns: Mapping[datetime, SpanContext], target: Any) -> None:
-        self._name, self._turns, self._target = name, turns, target
+        self._name = name
+        self._turns = turns
+        self._target = target
 
     def __getattr__(self, method: str) -> Any:
         call = getattr(self._target, method)

@@ -50,7 +50,8 @@ class MessagesStream:
     """Replaces `client.messages.stream(...)`; yields the events that the AI SDK reads."""
 
     def __init__(self, client: Any, request: dict[str, Any]) -> None:
-        self._client, self._request = client, request
+        self._client = client
+        self._request = request
         self._raw: Any = None
         self._inputs: dict[int, Any] = {}  # arguments at the start of a call
         self._texts: dict[int, list[str]] = {}  # later arguments
@@ -107,7 +108,8 @@ class MessagesStream:
 
     def _start(self, event: Any) -> Iterator[Any]:
         """Yield the content of a block's start as deltas."""
-        block, index = event.content_block, event.index
+        block = event.content_block
+        index = event.index
         self.current_message_snapshot.content.append(block)
         if block.type == "text" and block.text:
             yield _delta(index, "text_delta", text=block.text)
@@ -120,7 +122,8 @@ class MessagesStream:
             event.content_block = SimpleNamespace(type="thinking")
             yield _delta(index, "signature_delta", signature=REDACTED + block.data)
         elif block.type == "tool_use":
-            block.id, block.name = str(block.id or ""), str(block.name or "")
+            block.id = str(block.id or "")
+            block.name = str(block.name or "")
             if not block.id or block.id in self._ids:
                 block.id = f"{block.id}.{index}"  # makes ids unique; `repair` renames them
             self._ids.add(block.id)
@@ -141,7 +144,8 @@ class MessagesStream:
     def _update(self, event: Any) -> None:
         snapshot = self.current_message_snapshot
         if event.type == "message_start":
-            snapshot.id, snapshot.model = event.message.id, event.message.model
+            snapshot.id = event.message.id
+            snapshot.model = event.message.model
             snapshot.usage.update(getattr(event.message, "usage", None))
         elif event.type == "message_delta":
             snapshot.stop_reason = event.delta.stop_reason

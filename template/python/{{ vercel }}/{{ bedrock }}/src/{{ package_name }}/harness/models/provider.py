@@ -37,7 +37,8 @@ class BedrockProvider(ai.Provider[Any]):
 
     def __init__(self, client: Any, guardrail: dict[str, Any], *, caches: bool) -> None:
         super().__init__()
-        self._guardrail, self._caches = guardrail, caches
+        self._guardrail = guardrail
+        self._caches = caches
         self._set_client(client)
 
     async def stream(
@@ -63,7 +64,8 @@ class BedrockProvider(ai.Provider[Any]):
             chunks = iter(response["stream"])
             blocks = Blocks()
             yield events.StreamStart()
-            reason, usage = None, None
+            reason = None
+            usage = None
             while chunk := await wrap_future(thread.submit(next, chunks, None)):
                 for event in blocks.read(chunk):
                     yield event
@@ -217,7 +219,8 @@ class Blocks:
 
 
 def _usage(known: dict[str, int]) -> Usage:
-    read, written = known.get("cacheReadInputTokens", 0), known.get("cacheWriteInputTokens", 0)
+    read = known.get("cacheReadInputTokens", 0)
+    written = known.get("cacheWriteInputTokens", 0)
     return Usage(
         input_tokens=known.get("inputTokens", 0) + read + written,
         output_tokens=known.get("outputTokens", 0),

@@ -25,7 +25,8 @@ class GatewayCalls:
     """
 
     def __init__(self, client: Any, messages: Sequence[ai.messages.Message]) -> None:
-        self._client, self._messages = client, messages
+        self._client = client
+        self._messages = messages
         self._metadata: dict[str, Any] = {}  # by call id
         self._redacted: dict[str, Any] = {}  # by block id
         self._empty: set[str] = set()  # calls without arguments so far

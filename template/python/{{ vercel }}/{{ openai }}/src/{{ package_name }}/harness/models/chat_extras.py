@@ -27,7 +27,9 @@ class Extras:
 
         The base class drops calls without arguments, so their arguments become a blank.
         """
-        ids, empty, filled = dict[int, str](), dict[int, Any](), set[int]()
+        ids = dict[int, str]()
+        empty = dict[int, Any]()
+        filled = set[int]()
         has_begun = False
         async for chunk in chunks:
             for choice in chunk.choices[:1]:
