@@ -21,7 +21,7 @@ def test_a_token_is_accepted_once(agentcore: AgentCore) -> None:
     assert agentcore.service.texts(memory) == ["I like tea"]
 
 
-def test_what_breaks_the_model_is_refused_and_recorded(agentcore: AgentCore) -> None:
+def test_values_that_break_the_model_are_refused_and_recorded(agentcore: AgentCore) -> None:
     memory, client = agentcore.add_memory("notes"), connect(agentcore)
     status, code, error = refusal(say, client, memory, actorId="alice@example.com")
     assert (status, code) == (400, "ValidationException")
@@ -40,7 +40,7 @@ def test_what_breaks_the_model_is_refused_and_recorded(agentcore: AgentCore) -> 
     assert refusal(say, client, "other-0123456789")[:2] == (404, "ResourceNotFoundException")
 
 
-def test_what_the_model_does_not_know_is_recorded(agentcore: AgentCore) -> None:
+def test_values_unknown_to_the_model_are_recorded(agentcore: AgentCore) -> None:
     memory = agentcore.add_memory("notes")
     payload = [{"blob": 1, "unheard": 2}]
     event = {"actorId": "alice", "eventTimestamp": 1, "payload": payload, "more": 3}

@@ -30,7 +30,7 @@ def with_page(
     fleet.stop()
 
 
-def test_a_visitor_is_who_the_token_says(
+def test_the_token_decides_the_visitor(
     browser: Browser,  # noqa: F811
     with_page: Fleet,
     provider: Provider,

@@ -57,7 +57,7 @@ def leave(chat: Chat, text: str, headers: dict[str, str]) -> bool:
     return True
 
 
-def test_what_was_sent_for_callers_who_leave_is_counted(
+def test_tokens_of_callers_who_leave_are_counted(
     fleet: Fleet, provider: Provider, issuer: Issuer, usage: int
 ) -> None:
     server = fleet.fresh(**issuer.environment, ACTOR_TOKENS_PER_DAY=LIMIT)

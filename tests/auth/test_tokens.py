@@ -44,7 +44,7 @@ def refused(server: Server, headers: Headers, body: object = None) -> Reply:
     return server.post(body or {"prompt": "Hello"}, headers)
 
 
-def test_a_caller_is_who_the_token_says(server: Server, provider: Provider, issuer: Issuer) -> None:
+def test_the_token_decides_the_caller(server: Server, provider: Provider, issuer: Issuer) -> None:
     now = int(time.time())
     for token, actor in (
         (issuer.token("ada"), "ada"),
@@ -86,7 +86,7 @@ def test_a_header_cannot_name_another_actor(
     assert of_ada.say("Again?", headers={**ada, **JSON}).turn == 2
 
 
-def test_what_is_no_token_of_the_issuer_is_refused(server: Server, issuer: Issuer) -> None:
+def test_foreign_and_invalid_tokens_are_refused(server: Server, issuer: Issuer) -> None:
     now, stranger = int(time.time()), new_key("RS256")
     own = issuer.token("ada")
     head, _, signature = own.split(".")
@@ -232,7 +232,7 @@ def test_keys_are_read_where_an_issuer_may_be(fleet: Fleet, own_issuer: Issuer) 
         assert "/keys" not in own_issuer.asked
 
 
-def test_what_is_refused_is_answered_below_traces_and_to_a_page(
+def test_refusals_are_traced_and_readable_by_a_page(
     target: Target, provider: Provider, issuer: Issuer, tmp_path: Path
 ) -> None:
     page = "https://app.example"

@@ -110,7 +110,7 @@ def agent(both: Both) -> Iterator[Both]:
     assert both.bedrock.take_violations() == []
 
 
-def test_each_kind_is_told_in_its_own_form_and_one_search_finds_all(agent: Both, who: str) -> None:
+def test_each_kind_has_its_form_and_one_search_finds_all(agent: Both, who: str) -> None:
     agent.chat(who).say(CAT)
     agent.idle()
     said = [it["conversational"]["role"] for it in agent.agentcore.service.said(agent.memory, who)]

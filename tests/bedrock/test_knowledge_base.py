@@ -219,7 +219,7 @@ def test_forget_names_documents_below_a_namespace_that_was_renamed(agent: Agent,
 
 
 @pytest.mark.usual("strands-python", "vercel-python", "strands-typescript", "vercel-typescript")
-def test_the_tools_name_the_stores_and_what_they_are_for(agent: Agent, who: str) -> None:
+def test_the_tools_describe_the_stores_and_their_purpose(agent: Agent, who: str) -> None:
     chat = agent.chat(who)
     chat.say(QUESTION)
     offered = json.dumps(chat.calls(QUESTION)[0].request)
@@ -290,7 +290,7 @@ def test_a_namespace_that_is_never_written_is_a_warning(target: Target, tmp_path
 
 
 @pytest.mark.usual("vercel-python", "vercel-typescript")
-def test_the_policy_allows_what_is_used(agent: Agent) -> None:
+def test_the_policy_allows_the_used_actions(agent: Agent) -> None:
     policy = json.loads(agent.run("iam").stdout)
     found = {it["Sid"]: it for it in policy["Statement"]}
     resource = "arn:aws:bedrock:us-east-1:${AWS_ACCOUNT_ID}:knowledge-base/${SECRETS_NOTES}"
@@ -308,7 +308,7 @@ def test_the_policy_allows_what_is_used(agent: Agent) -> None:
 
 
 @pytest.mark.usual("strands-python", "vercel-typescript")
-def test_what_waits_is_kept_when_the_process_ends(agent: Agent, who: str) -> None:
+def test_a_pending_approval_survives_the_end_of_the_process(agent: Agent, who: str) -> None:
     server = agent.fresh(SHUTDOWN_GRACE_SECONDS=60)
     agent.bedrock.faults.fail(INGEST, times=3)
     assert agent.chat(who, server).say(CAT).turn == 1

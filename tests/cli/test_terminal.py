@@ -122,7 +122,7 @@ def test_the_first_line_and_the_help_come_before_any_framework(
     assert "chat" in shown.stdout
 
 
-def test_who_speaks_is_seen(chat: PseudoTerminal) -> None:
+def test_the_speaker_is_visible(chat: PseudoTerminal) -> None:
     assert re.search(rf"\x1b\[1mmy-agent, test-model{OFF}\. /help lists", chat.seen)
     assert re.search(r"\x1b\[(0;)?1m>", chat.seen)
     chat.type(f"Hello.{ENTER}")
@@ -218,7 +218,7 @@ def test_a_paste_is_one_prompt(chat: PseudoTerminal, provider: Provider) -> None
     assert [one.prompt for one in provider.calls[before:]] == ["Read: one\ntwo\nthree and four"]
 
 
-def test_what_is_typed_during_a_reply_is_the_next_prompt(
+def test_text_typed_during_a_reply_is_the_next_prompt(
     chat: PseudoTerminal, provider: Provider
 ) -> None:
     gate = threading.Event()
@@ -257,7 +257,7 @@ def test_commands_never_go_to_the_model(chat: PseudoTerminal, provider: Provider
 
 @pytest.mark.full
 @pytest.mark.parametrize("keys", [CTRL_C, CTRL_D, f"/quit{ENTER}", f"exit{ENTER}", f"quit{ENTER}"])
-def test_it_is_left_by(keys: str, talk: Talk) -> None:
+def test_keys_and_commands_end_the_chat(keys: str, talk: Talk) -> None:
     terminal = talk(NO_COLOR="1")
     terminal.type(keys)
     assert terminal.exit_code() == 0
@@ -327,7 +327,7 @@ def test_markdown_is_shown_and_its_words_are_wrapped(
     assert shown.endswith("".join(REPLY).replace("\n", "\r\n") + "\r\n")
 
 
-def test_a_dim_line_tells_what_a_turn_cost(chat: PseudoTerminal, provider: Provider) -> None:
+def test_a_dim_line_shows_the_cost_of_a_turn(chat: PseudoTerminal, provider: Provider) -> None:
     provider.usage = Usage(200, 1000)
     try:
         chat.type(f"Cost?{ENTER}")
@@ -355,7 +355,7 @@ def test_commands_show_the_model_the_tools_and_the_conversation(talk: Talk) -> N
     assert chat.lines[-3:-1] == said
 
 
-def test_arrow_up_brings_back_what_was_typed_in_earlier_conversations(
+def test_arrow_up_recalls_prompts_of_earlier_conversations(
     target: Target, talk: Talk, tmp_path: Path
 ) -> None:
     history = tmp_path / "my-agent" / "chat_history"

@@ -184,7 +184,7 @@ def test_a_block_larger_than_the_terminal_stays_whole(
     assert lines[at + 1 : at + 102] == [*rows, "After."]
 
 
-def test_a_turn_that_ctrl_c_ends_leaves_what_was_shown(
+def test_ctrl_c_keeps_the_text_of_the_cancelled_turn_on_screen(
     chat: PseudoTerminal, provider: Provider
 ) -> None:
     gate = threading.Event()
@@ -299,7 +299,7 @@ finally:
 @pytest.mark.full
 @pytest.mark.parametrize("target", [target for target in TARGETS if not target.is_node])
 @pytest.mark.parametrize("words", [[], ["Hello."]], ids=["a pipe", "a question"])
-def test_what_only_a_terminal_needs_is_not_imported_for(words: list[str], target: Target) -> None:
+def test_terminal_libraries_are_not_imported_for(words: list[str], target: Target) -> None:
     command = [str(installed(target.variant) / ".venv" / "bin" / "python"), "-c", IMPORTS]
     ended = subprocess.run(
         [*command, *words], input="Hello.\n", capture_output=True, text=True, check=True

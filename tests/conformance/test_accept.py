@@ -105,6 +105,6 @@ def test_blank_chunks_after_the_first_text_are_sent(chat: Chat) -> None:
     assert reply.chunks == ["Hi", "\n", " ", "there", "\n"]
 
 
-def test_an_error_is_json_whatever_is_accepted(chat: Chat) -> None:
+def test_an_error_is_json_for_every_accept_header(chat: Chat) -> None:
     reply = chat.say("Hello.", [], headers={"Accept": E})
     assert_failed(reply, 502, "empty_reply", chat.session)

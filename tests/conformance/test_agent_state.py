@@ -9,9 +9,7 @@ from tests.conformance.targets import TARGETS
 VENDOR_TARGETS = [target for target in TARGETS if target.name.startswith("strands")]
 
 
-def test_what_a_tool_keeps_beside_the_messages_is_as_it_was_before_the_turn(
-    own_agents: Fleet, provider: Provider
-) -> None:
+def test_the_state_of_a_tool_rolls_back(own_agents: Fleet, provider: Provider) -> None:
     chat = Chat(own_agents.shared(), provider)
 
     def remembered(text: str, number: int | None = None) -> str:

@@ -137,7 +137,7 @@ class Conversation:
 
 
 @pytest.mark.parametrize("all_pairs", [False, pytest.param(True, marks=pytest.mark.full)])
-def test_each_vendor_continues_what_another_began(vendors: Vendors, all_pairs: bool) -> None:
+def test_each_vendor_continues_a_session_of_another(vendors: Vendors, all_pairs: bool) -> None:
     faults = []
     for writer in vendors.servers:
         for name in SESSIONS[writer] if all_pairs else SESSIONS[writer][:1]:

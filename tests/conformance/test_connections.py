@@ -112,7 +112,7 @@ def test_a_turn_may_take_longer_than_its_request(impatient: Server, chat: Chat) 
     [(b"GARBAGE\r\n\r\n", True), (HEAD, False), (HALF_BODY, False)],
     ids=["garbage", "half a head", "half a body"],
 )
-def test_what_follows_a_request_is_not_answered_in_its_answer(
+def test_bytes_after_a_request_are_not_answered_in_its_response(
     impatient: Server, provider: Provider, gate: threading.Event, more: bytes, is_wrong: bool
 ) -> None:
     chat = Chat(impatient, provider)

@@ -207,7 +207,9 @@ def speaks_of(target: Target, vendor: str) -> bool:
 @pytest.mark.rows(where=lambda row: speaks_of(row["target"], row["vendor"]))
 @pytest.mark.parametrize("vendor", TEXTS)
 @pytest.mark.parametrize("is_event", [False, True], ids=["", "in a stream"])
-def test_a_vendor_that_says_so(target: Target, chat: Chat, vendor: str, is_event: bool) -> None:
+def test_a_vendor_that_reports_the_limit(
+    target: Target, chat: Chat, vendor: str, is_event: bool
+) -> None:
     status, code, text = TEXTS[vendor]
     if is_event:
         status = 200

@@ -29,7 +29,7 @@ def result_of(chat: Chat, text: str) -> str:
 
 
 @pytest.mark.parametrize("tool", ["my_orders", "my_orders_at_once"])
-def test_my_orders_are_those_of_the_actor_who_asks(new_chat: NewChat, tool: str) -> None:
+def test_a_tool_gets_the_orders_of_the_calling_actor(new_chat: NewChat, tool: str) -> None:
     """Both turns are in the tool at the same time, in nested calls, other tasks and threads too."""
     ada, bob = new_chat(actor="ada"), new_chat(actor="bob")
     ada.say("I am Ada.")

@@ -23,7 +23,7 @@ def test_an_ended_session_begins_anew(chat: Chat) -> None:
     assert chat.recalled() == echoed("Two.")
 
 
-def test_the_answer_is_json_whatever_is_accepted(chat: Chat) -> None:
+def test_the_answer_is_json_for_every_accept_header(chat: Chat) -> None:
     assert chat.end(headers=EVENTS).json == {"session_id": chat.session, "ended": True}
 
 

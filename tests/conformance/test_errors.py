@@ -184,7 +184,7 @@ def test_the_answer_to_ten_megabytes_in_chunks_can_be_read(server: Server) -> No
     ],
     ids=["TLS", "half a line", "nothing"],
 )
-def test_what_is_not_http_harms_nobody(chat: Chat, data: bytes) -> None:
+def test_bytes_that_are_not_http_do_no_harm(chat: Chat, data: bytes) -> None:
     exchange = chat.server.send(None, method="GET", path="/ping")
     exchange.write(data)
     assert exchange.reply().status == 200

@@ -82,7 +82,7 @@ def test_the_calls_of_tools_are_copied_with_their_turns(chat: Chat) -> None:
     assert copy.recalled() == [("user", "Count."), call, ("result", "2"), ("assistant", "Two.")]
 
 
-def test_the_answer_is_json_whatever_is_accepted(told: Chat, copy: Chat) -> None:
+def test_the_answer_is_json_for_every_accept_header(told: Chat, copy: Chat) -> None:
     reply = told.post({"fork": copy.session, "at_turn": 1}, EVENTS)
     assert reply.json == {"session_id": told.session, "fork": copy.session, "turn": 1}
 
@@ -105,7 +105,7 @@ def test_a_second_fork_of_the_same_name_is_refused(told: Chat, copy: Chat) -> No
     assert copy.recalled() == echoed("One.", "Two.")
 
 
-def test_what_is_no_turn_of_the_session_is_refused(told: Chat, copy: Chat) -> None:
+def test_turns_of_other_sessions_are_refused(told: Chat, copy: Chat) -> None:
     for at in (0, -1, 4, 1.5, True, "1", None, 2**60, [1]):
         reply = fork(told, copy, at)
         assert_failed(reply, 400, "invalid_request", told.session)
@@ -119,7 +119,7 @@ def test_a_fork_without_a_turn_is_refused(told: Chat, copy: Chat) -> None:
     assert_nothing_happened(told, copy)
 
 
-def test_what_is_no_session_id_is_refused(told: Chat) -> None:
+def test_invalid_session_ids_are_refused(told: Chat) -> None:
     ids: list[object] = ["", "no good", "-a", "a" * 257, "a\n", 5, True, False, [], {}, None]
     for id in ids:
         reply = told.post({"fork": id, "at_turn": 1})

@@ -133,7 +133,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("how", WRONG)
-def test_check_says_what_is_wrong(fleet: StoreFleet, server: Server, how: str) -> None:
+def test_check_explains_each_failure(fleet: StoreFleet, server: Server, how: str) -> None:
     code, (message,) = check(fleet, server, **(GUARDRAIL | WRONG[how]))
     form = "GUARDRAIL_ID must be an id or ARN, GUARDRAIL_VERSION a number or DRAFT"
     assert (code, message.endswith(form)) == (1, True), message
@@ -141,7 +141,7 @@ def test_check_says_what_is_wrong(fleet: StoreFleet, server: Server, how: str) -
 
 @pytest.mark.parametrize("id", [ID, f"arn:aws:bedrock:us-east-1:123456789012:guardrail/{ID}"])
 @pytest.mark.parametrize("version", ["3", "DRAFT"])
-def test_check_accepts_what_bedrock_does(
+def test_check_and_bedrock_accept_the_same_names(
     fleet: StoreFleet, server: Server, id: str, version: str
 ) -> None:
     given = {"GUARDRAIL_ID": id, "GUARDRAIL_VERSION": version}

@@ -57,7 +57,7 @@ def test_a_client_of_json_that_leaves_while_text_flows(chat: Chat) -> None:
     assert chat.recalled("Three.") == []
 
 
-def test_who_waits_behind_a_client_that_leaves_comes_next(chat: Chat) -> None:
+def test_the_next_in_line_follows_a_client_that_leaves(chat: Chat) -> None:
     leaver = chat.start("One.", [HANG])
     chat.call("One.")
     waiter = chat.start("Two.")

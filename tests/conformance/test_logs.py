@@ -97,7 +97,7 @@ def test_each_line_of_a_log_in_json_is_one_object(fleet: Fleet, provider: Provid
     assert last["turn"] == 2
 
 
-def test_the_server_says_where_it_listens_and_whom_it_asks(server: Server) -> None:
+def test_the_server_logs_its_address_and_its_model(server: Server) -> None:
     host, port = server.address
     assert f"Listening on http://{host}:{port}" in server.log
     assert "test-model" in server.log

@@ -80,7 +80,7 @@ for wrong in ({}, {"source": {}}, {"source": {"bytes": "a"}}, {"source": {"bytes
 
 @pytest.mark.full
 @pytest.mark.slow
-def test_bytes_of_strands_python_are_what_they_were_before_they_were_stored() -> None:
+def test_bytes_of_strands_python_survive_storage() -> None:
     project = installed("strands-python+valkey")
     python = project / ".venv" / "bin" / "python"
     done = subprocess.run([python, "-c", STORED], cwd=project, capture_output=True, text=True)

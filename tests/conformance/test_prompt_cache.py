@@ -45,7 +45,7 @@ def logged(chat: Chat) -> dict[str, int]:
     return {name: int(count) for name, count in re.findall(r"tokens_(\w+)=(\d+)", found[-1])}
 
 
-def test_a_turn_reads_what_the_turn_before_stored(
+def test_a_turn_reads_the_cache_of_the_previous_turn(
     fleet: Fleet, provider: Provider, target: Target
 ) -> None:
     chat = with_cache(fleet, provider)
@@ -61,7 +61,7 @@ def test_a_turn_reads_what_the_turn_before_stored(
     assert logged(chat) == {"in": usage.total, "cached": usage.read, "out": 1}
 
 
-def test_the_calls_of_a_turn_read_what_its_first_one_stored(
+def test_later_calls_of_a_turn_read_the_cache_of_its_first_call(
     fleet: Fleet, provider: Provider, target: Target
 ) -> None:
     chat = with_cache(fleet, provider)
@@ -108,7 +108,9 @@ def without_points(value: Any) -> Any:
 
 
 @pytest.mark.full
-def test_what_a_long_session_saves(fleet: Fleet, provider: Provider, target: Target) -> None:
+def test_the_cache_saves_tokens_in_a_long_session(
+    fleet: Fleet, provider: Provider, target: Target
+) -> None:
     """What docs/provider.md says of 100 turns, at 280 characters a prompt and a reply."""
     chat = with_cache(fleet, provider)
     calls = []

@@ -107,7 +107,7 @@ def test_a_refusal_stays(provider: Provider) -> None:
     assert [ask(provider, "Refuse.", [Refuse(429)])[0] for _ in range(2)] == [429, 429]
 
 
-def test_it_records_what_it_refuses(provider: Provider) -> None:
+def test_it_records_refused_requests(provider: Provider) -> None:
     status, _ = ask(provider, " ")
     assert status == 400
     assert provider.problems.pop() == "an empty user message"

@@ -103,7 +103,7 @@ def test_a_replacement_whose_client_leaves_changes_nothing(
     assert_unchanged(told)
 
 
-def test_what_is_no_turn_of_the_session_is_refused(told: Chat) -> None:
+def test_turns_of_other_sessions_are_refused(told: Chat) -> None:
     numbers: list[object] = [0, -1, 4, 1.5, True, "1", None, 2**60, [1], {}]
     for number in numbers:
         for prompt in ({}, {"prompt": f"Other.{told.tag}"}):

@@ -193,7 +193,7 @@ def in_log(expected: Expected, log: str) -> Iterator[str]:
         yield f"more warnings: {[line for line in lines if line not in refused][:2]}"
 
 
-def test_what_providers_send(recorder: Server, replay: Replay, target: Target) -> None:
+def test_recorded_replies_of_providers(recorder: Server, replay: Replay, target: Target) -> None:
     """A row that fails is a line of the message, with its reason."""
     replayed = transcripts(api_of(target))
     failures = []

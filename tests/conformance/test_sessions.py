@@ -134,7 +134,7 @@ def test_a_failed_turn_owns_nothing(new_chat: NewChat) -> None:
     assert_failed(ada.say("Is it mine?"), 403, "session_forbidden", ada.session)
 
 
-def test_who_waits_for_another_actors_first_turn_is_refused_after_it(
+def test_another_actor_is_refused_after_the_first_turn(
     new_chat: NewChat, gate: threading.Event
 ) -> None:
     ada = new_chat(actor="ada")

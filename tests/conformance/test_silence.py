@@ -168,7 +168,7 @@ def test_a_silent_turn_waits_for_an_approval_and_goes_on(
     assert runs(chat) == 1
 
 
-def test_proxies_are_told_to_pass_on_what_a_stream_sends(server: Server) -> None:
+def test_a_stream_asks_proxies_not_to_buffer(server: Server) -> None:
     streams = [
         server.send({"prompt": "Hello."}),
         server.send(body(f"chat-{uuid.uuid4()}", unique("hello")), path=PATH),

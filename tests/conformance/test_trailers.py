@@ -114,7 +114,7 @@ FORGOTTEN = {"extensions of chunks", "the size of a chunk"}
 
 
 @pytest.mark.parametrize("what", ENDLESS)
-def test_what_is_neither_head_nor_body_has_an_end(
+def test_other_parts_of_a_request_have_a_limit(
     server: Server, target: Target, begin: bytes, what: str
 ) -> None:
     first, more = ENDLESS[what]
@@ -123,7 +123,7 @@ def test_what_is_neither_head_nor_body_has_an_end(
     assert server.get("/ping").status == 200
 
 
-def test_what_follows_a_running_turn_is_not_kept(
+def test_messages_after_a_running_turn_are_not_stored(
     fleet: Fleet, provider: Provider, gate: threading.Event
 ) -> None:
     chat = Chat(fleet.fresh(), provider)

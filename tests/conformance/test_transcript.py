@@ -27,7 +27,7 @@ def say(server: Server, session: str, text: str) -> str:
     return reply.text
 
 
-def test_it_says_what_it_is_not(server: Server) -> None:
+def test_it_states_its_limits(server: Server) -> None:
     assert "not a language model" in say(server, "what-it-is", "Who are you?")
 
 
@@ -39,7 +39,7 @@ def test_it_quotes_the_last_five_texts(server: Server) -> None:
     assert "This one is the sixth." not in reply
 
 
-def test_it_streams_in_events_what_it_says_in_json(server: Server) -> None:
+def test_events_and_json_carry_the_same_reply(server: Server) -> None:
     reply = server.post({"prompt": SAID[2]}, {SESSION: "streamed"})
     assert reply.text == say(server, "at-once", SAID[2])
 

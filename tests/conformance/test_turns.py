@@ -54,7 +54,7 @@ def test_text_before_and_after_a_tool_is_one_reply(chat: Chat) -> None:
     ]
 
 
-def test_the_whole_reply_in_json_is_what_events_would_have_carried(chat: Chat) -> None:
+def test_json_carries_the_reply_that_events_would_carry(chat: Chat) -> None:
     counting: Step = ["Let me count. ", Call("word_count", {"text": "a b"})]
     reply = chat.say("Count.", counting, ["Two."], headers=JSON)
     assert reply.json == {"session_id": chat.session, "turn": 1, "reply": "Let me count. Two."}

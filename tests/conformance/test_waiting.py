@@ -288,7 +288,9 @@ def test_a_tool_that_ran_after_an_approval_does_not_run_again_after_the_next(cha
     ],
     ids=json.dumps,
 )
-def test_calls_that_do_not_wait_are_told_what_does(chat: Chat, body: dict[str, Any]) -> None:
+def test_calls_without_approval_get_a_result_that_names_the_pending_call(
+    chat: Chat, body: dict[str, Any]
+) -> None:
     chat.say("One.")
     waiting = ask(chat)
     reply = chat.post(json.loads(json.dumps(body).replace("THE ID", waiting[0])), JSON)
@@ -556,7 +558,7 @@ def test_a_turn_that_had_waited_can_be_replaced(chat: Chat) -> None:
     assert chat.recalled() == echoed("One.", "Other.")
 
 
-def test_an_edit_drops_what_waits(chat: Chat) -> None:
+def test_an_edit_drops_a_pending_approval(chat: Chat) -> None:
     chat.say("One.")
     waiting = ask(chat)
     assert chat.replace(1, "Other.", headers=JSON).json["dropped"] is True
@@ -588,7 +590,7 @@ def test_a_key_of_the_session_replays_nothing_in_its_fork(chat: Chat) -> None:
         assert reply.turn == 2 + number
 
 
-def test_an_end_ends_what_waits(chat: Chat) -> None:
+def test_ending_a_session_drops_its_pending_approval(chat: Chat) -> None:
     waiting = ask(chat)
     assert chat.end().json == {"session_id": chat.session, "ended": True}
     assert_failed(answer(chat, waiting), 409, "not_waiting", chat.session)
@@ -839,7 +841,7 @@ def test_a_process_that_is_killed_between_an_approval_and_its_end_runs_nothing_t
 
 
 @pytest.mark.stored
-def test_a_prompt_in_another_process_drops_what_waits(
+def test_a_prompt_in_another_process_drops_a_pending_approval(
     approvals: StoreFleet, server: Server, provider: Provider
 ) -> None:
     chat = Chat(server, provider)

@@ -187,7 +187,7 @@ def test_no_update_of_a_stack_deletes_records(language: str) -> None:
 
 @pytest.mark.full
 @pytest.mark.slow
-def test_cloudformation_has_nothing_to_say_about_the_files() -> None:
+def test_cloudformation_accepts_the_files() -> None:
     files = [project_of(name) / "deploy" / "agentcore.yaml" for name in RENDERS]
     linter = Path(sys.executable).with_name("cfn-lint")
     linted = subprocess.run(
@@ -371,7 +371,7 @@ def test_the_commands_of_the_docs_are_those_of_aws(name: str, tmp_path: Path) ->
         pytest.param("vercel-typescript", "in-process", marks=pytest.mark.full),
     ],
 )
-def test_the_role_allows_what_iam_prints(target: str, store: str) -> None:
+def test_the_role_allows_the_actions_that_iam_prints(target: str, store: str) -> None:
     project = installed(f"{target}+agentcore+runtime", session_store=store, model="bedrock")
     stack = stack_of(project)
     prefix = stack.environment.get("SECRETS_PREFIX", "")

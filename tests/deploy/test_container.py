@@ -75,7 +75,7 @@ def test_hadolint_finds_nothing_in_the_dockerfile(variant: str) -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_the_image_gets_what_the_agent_reads_and_no_more(variant: str) -> None:
+def test_the_image_gets_only_files_that_the_agent_reads(variant: str) -> None:
     project = containers(variant)
     copied = {
         source
@@ -121,7 +121,7 @@ def test_each_base_image_is_named_once_and_with_its_version(variant: str) -> Non
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_the_image_runs_what_serve_runs_and_not_as_root(variant: str) -> None:
+def test_the_image_runs_serve_and_not_as_root(variant: str) -> None:
     project = containers(variant)
     if (project / "package.json").exists():
         serve = json.loads((project / "package.json").read_text())["scripts"]["serve"].split()
@@ -178,7 +178,7 @@ exec setpriv --reuid=nobody --clear-groups "$2" --port 0 --unixsocket ./s --appe
 
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("setpriv") or os.getuid() != 0, reason="needs root on Linux")
-def test_the_valkey_of_compose_starts_again_on_what_it_kept() -> None:
+def test_the_valkey_of_compose_restarts_with_its_data() -> None:
     project = rendered("vercel-python", session_store="valkey", deploy="container")
     service = yaml.safe_load((project / "compose.yaml").read_text())["services"]["valkey"]
     allowed = ",".join(["-all", *(f"+{name.lower()}" for name in service["cap_add"])])

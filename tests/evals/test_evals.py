@@ -388,7 +388,7 @@ def test_a_provider_at_its_limit_is_asked_again(evals: Evals, provider: Provider
     assert (code, verdicts(output)) == (0, {"again": "passed"}), output
 
 
-def test_what_is_done_is_kept_when_it_is_interrupted(evals: Evals, provider: Provider) -> None:
+def test_an_interrupted_run_keeps_its_results(evals: Evals, provider: Provider) -> None:
     quick, slow = f"Quick {uuid4()}?", f"Slow {uuid4()}?"
     cases = {"quick": quick, "slow": slow}
     lines = [f"  - {{name: {name}, turns: [{{prompt: {it}}}]}}\n" for name, it in cases.items()]
@@ -407,7 +407,7 @@ def test_what_is_done_is_kept_when_it_is_interrupted(evals: Evals, provider: Pro
 
 
 @pytest.mark.full
-def test_bad_options_are_said(evals: Evals) -> None:
+def test_invalid_options_are_reported(evals: Evals) -> None:
     (evals.folder / "other.json").write_text("[]")
     evals.declare("cases: [{nam: no-such-case}]", "bad")
     for words, what in (

@@ -58,7 +58,7 @@ def messages(repository: Path) -> list[str]:
     return git(repository, "log", "--format=%s", "main").splitlines()
 
 
-def test_each_release_is_a_commit_on_top_and_users_update_what_they_made_of_it(
+def test_each_release_is_a_commit_and_users_update_their_projects(
     root: Path, repository: Path, hooks: Hooks, tmp_path: Path
 ) -> None:
     def publish(folder: str) -> str:
@@ -93,7 +93,7 @@ def test_each_release_is_a_commit_on_top_and_users_update_what_they_made_of_it(
     assert tree_of(tmp_path / "clone") == tree_of(tmp_path / "second")
 
 
-def test_what_is_no_release_is_not_published(
+def test_only_releases_are_published(
     root: Path, repository: Path, hooks: Hooks, tmp_path: Path
 ) -> None:
     words = ("example", NAME, str(tmp_path / "new"), "--push", str(repository))

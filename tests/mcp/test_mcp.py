@@ -171,7 +171,7 @@ def test_a_blocked_event_loop_is_no_silence_of_a_server(target: Target, tmp_path
 
 
 @pytest.mark.parametrize(("target", "sdk"), EACH_SDK, indirect=["sdk"])
-def test_a_conversation_goes_on_whatever_becomes_of_its_servers(
+def test_a_conversation_continues_without_its_servers(
     target: Target, sdk: dict[str, str], tmp_path: Path, remote: Remote
 ) -> None:
     url = f"http://127.0.0.1:{remote.port}/mcp"
@@ -443,7 +443,7 @@ def check(target: Target, folder: Path, *options: str, **settings: str) -> str:
 
 @pytest.mark.full
 @pytest.mark.parametrize("target", IN_ONE)
-def test_check_names_what_is_wrong_with_its_line(target: Target, tmp_path: Path) -> None:
+def test_check_reports_mistakes_with_their_lines(target: Target, tmp_path: Path) -> None:
     (tmp_path / ".mcp.json").write_text(FILE.replace("HERE", str(tmp_path)))
     (tmp_path / "Dockerfile").touch()
     (tmp_path / "npx").touch(0o755)

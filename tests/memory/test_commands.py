@@ -70,7 +70,7 @@ def test_a_full_disk_keeps_whole_turns_or_none(trial: Home) -> None:
 
 
 @pytest.mark.usual("vercel-python-alone", "strands-typescript-alone")
-def test_a_trial_recalls_what_is_new_once_and_facts_before_questions(trial: Home) -> None:
+def test_a_trial_recalls_new_records_once_and_facts_before_questions(trial: Home) -> None:
     said = ["My cat is called Otto."] * 45 + ["My cat is called Miso."]
     said += [f"What was my cat called in year {number}?" for number in range(45)]
     said += ["Can you remember that my cat is called the boss?"]
@@ -139,7 +139,7 @@ def test_forget_erases_one_person_and_no_other(agent: Agent, who: str) -> None:
 
 @pytest.mark.full
 @pytest.mark.usual("vercel-python-valkey", "strands-typescript-alone")
-def test_forget_says_what_it_could_not(agent: Agent, who: str) -> None:
+def test_forget_reports_its_failures(agent: Agent, who: str) -> None:
     chat = agent.chat(who)
     assert chat.say("The tea is green.").turn == 1
     agent.idle()
@@ -211,7 +211,7 @@ def test_forget_deletes_nothing_where_a_collection_is_read_only(
 
 
 @pytest.mark.usual("vercel-python-alone", "strands-typescript-alone")
-def test_forget_erases_what_reflects_on_episodes(resting: Agent, files: Home, who: str) -> None:
+def test_forget_erases_reflections_on_episodes(resting: Agent, files: Home, who: str) -> None:
     service = resting.service
     reflected = {"namespaceTemplates": ["/reflections/{actorId}"]}
     episodic = {"name": "episodes", "namespaceTemplates": ["/episodes/{actorId}/{sessionId}"]}
@@ -234,7 +234,7 @@ def test_forget_erases_what_reflects_on_episodes(resting: Agent, files: Home, wh
 
 @pytest.mark.full
 @pytest.mark.usual("strands-python-valkey", "vercel-typescript-valkey", "vercel-python-alone")
-def test_what_waits_or_runs_while_an_actor_is_forgotten_is_not_recorded(
+def test_jobs_of_an_actor_that_is_forgotten_are_not_recorded(
     agent: Agent, who: str, gate: threading.Event
 ) -> None:
     agent.learn_nothing()
@@ -261,9 +261,7 @@ def test_what_waits_or_runs_while_an_actor_is_forgotten_is_not_recorded(
 
 
 @pytest.mark.usual("strands-python-valkey", "vercel-typescript-valkey")
-def test_what_is_new_is_recorded_though_it_waited_with_what_is_forgotten(
-    agent: Agent, who: str
-) -> None:
+def test_new_turns_are_recorded_although_older_ones_were_forgotten(agent: Agent, who: str) -> None:
     agent.learn_nothing()
     agent.service.faults.fail("CreateEvent", times=None)
     chat = agent.chat(who)
@@ -297,7 +295,7 @@ def test_forget_takes_no_id_that_cannot_be_one(trial: Home) -> None:
 
 @pytest.mark.full
 @pytest.mark.usual("strands-python-valkey", "strands-typescript-alone")
-def test_iam_prints_what_is_used_and_no_more(trial: Home) -> None:
+def test_iam_prints_exactly_the_used_actions(trial: Home) -> None:
     printed = trial.run("iam")
     assert printed.returncode == 0, printed
     policy = json.loads(printed.stdout)
@@ -382,7 +380,7 @@ def findings(home: Home, variables: dict[str, str], memory: str, *options: str) 
 
 
 @pytest.mark.usual("vercel-python-valkey", "strands-typescript-alone")
-def test_a_secret_that_is_missing_is_told_at_the_start(files: Home) -> None:
+def test_a_missing_secret_is_reported_at_the_start(files: Home) -> None:
     files.declare(collection("notes", "user", NOTES))
     assert files.run("check", **MODEL).returncode == 0
     result = files.run("chat", "--actor", "robin", typed="Hello.\n", **MODEL)

@@ -118,7 +118,7 @@ def shown(chat: Chat, text: str) -> list[list[str]]:
     *("strands-python-alone", "vercel-python-alone"),
     *("strands-typescript-alone", "vercel-typescript-alone"),
 )
-def test_each_model_call_is_shown_what_the_owner_declares(
+def test_each_model_call_gets_the_declared_memories(
     resting: Agent, server: Server, who: str
 ) -> None:
     chat = Chat(server, resting.provider, actor=who)

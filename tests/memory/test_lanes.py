@@ -121,7 +121,7 @@ def ended_with(resting: Agent, who: str, seconds: float, grace: int, sessions: i
 
 
 @pytest.mark.full
-def test_what_waits_is_recorded_within_the_grace_time(resting: Agent, who: str) -> None:
+def test_the_backlog_is_recorded_within_the_grace_period(resting: Agent, who: str) -> None:
     ended_with(resting, who, seconds=0.5, grace=8, sessions=40)  # 20 s one after the other
 
 

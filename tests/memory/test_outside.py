@@ -98,9 +98,7 @@ def server(resting: Agent, tmp_path: Path) -> Iterator[Server]:
     server.stop()
 
 
-def test_a_route_searches_and_adds_and_knows_what_failed(
-    resting: Agent, server: Server, who: str
-) -> None:
+def test_a_route_searches_adds_and_sees_failures(resting: Agent, server: Server, who: str) -> None:
     notes, team, service = resting.notes, resting.team, resting.service
 
     def ask(**given: object) -> dict[str, Any]:

@@ -177,7 +177,7 @@ def notes(folder: Path, who: str) -> list[list[str]]:
 @pytest.mark.full
 @pytest.mark.usual("strands-python-alone", "strands-typescript-valkey")
 @pytest.mark.only("strands-python", "strands-typescript")
-def test_stores_of_an_owner_are_searched_and_told_of_committed_turns(
+def test_stores_of_an_owner_are_searched_and_get_committed_turns(
     resting: Agent, bookshop: Server, tmp_path: Path
 ) -> None:
     agent, provider = resting, resting.provider
@@ -215,7 +215,7 @@ def test_stores_of_an_owner_are_searched_and_told_of_committed_turns(
 @pytest.mark.full
 @pytest.mark.usual("strands-python-alone", "strands-typescript-alone")
 @pytest.mark.only("strands-python", "strands-typescript")
-def test_what_a_model_adds_is_in_the_stores_that_take_texts_when_the_turn_is_committed(
+def test_texts_that_a_model_adds_are_stored_with_the_commit(
     resting: Agent, bookshop: Server, tmp_path: Path, who: str
 ) -> None:
     chat = Chat(bookshop, resting.provider, actor=who)

@@ -25,7 +25,7 @@ POINTS = ("cache_control", "cachePoint")
         for t in CLAUDE
     ],
 )
-def test_a_turn_with_memories_reads_what_the_turn_before_stored(
+def test_a_turn_with_memories_reads_the_cache_of_the_previous_turn(
     name: str, tmp_path: Path, provider: MemoryProvider, backing: Backing
 ) -> None:
     (target,) = [t for t in CLAUDE if t.name == name]

@@ -14,7 +14,7 @@ from tests.memory.agents import PROJECT, Agent
 CAT = 'My cat <b>is</b> called "Miso" & co.'
 
 
-def test_what_was_said_is_recalled_in_another_session(agent: Agent, who: str) -> None:
+def test_earlier_texts_are_recalled_in_another_session(agent: Agent, who: str) -> None:
     assert agent.chat(who).say(CAT).turn == 1
     agent.idle()
     chat, question = agent.chat(who), "What is my cat called?"
@@ -36,7 +36,7 @@ def test_what_was_said_is_recalled_in_another_session(agent: Agent, who: str) ->
         assert b"<memory>" not in (agent.store.read(chat.session) or b"")
 
 
-def test_nobody_sees_what_is_another_persons(agent: Agent, who: str) -> None:
+def test_callers_see_only_their_own_sessions(agent: Agent, who: str) -> None:
     agent.learn_nothing()
     remember = agent.service.remember
     for name in (who, f"{who}2"):
@@ -56,7 +56,7 @@ def test_nobody_sees_what_is_another_persons(agent: Agent, who: str) -> None:
         assert all(one["namespacePath"].endswith("/") for one in asked if "namespacePath" in one)
 
 
-def test_who_cannot_be_told_apart_is_refused(agent: Agent) -> None:
+def test_ambiguous_callers_are_refused(agent: Agent) -> None:
     for actor, error in (
         (None, "actor_required"),
         ("robin/facts", "invalid_actor"),
@@ -125,9 +125,7 @@ def test_a_project_is_one_memory_for_its_people(agent: Agent, who: str) -> None:
     assert "The ship sails on Friday." in agent.shown(other, "When does the ship sail?")
 
 
-def test_people_who_talk_at_once_are_kept_apart(
-    agent: Agent, who: str, gate: threading.Event
-) -> None:
+def test_concurrent_callers_stay_separate(agent: Agent, who: str, gate: threading.Event) -> None:
     agent.learn_nothing()
     chats = [agent.chat(f"{who}{letter}") for letter in "abc"]
     for chat in chats:
@@ -152,7 +150,7 @@ def test_people_who_talk_at_once_are_kept_apart(
         assert said == [("USER", f"tea{chat.tag}"), ("ASSISTANT", "Done."), ("USER", "It is mine.")]
 
 
-def test_each_model_call_of_a_turn_sees_what_one_search_recalled(agent: Agent, who: str) -> None:
+def test_all_model_calls_of_a_turn_share_one_search(agent: Agent, who: str) -> None:
     agent.service.remember(agent.notes, f"/users/{who}/facts", "Her cat is called Miso.")
     chat, count = agent.chat(who), Call("word_count", {"text": "a b"})
     assert chat.say("Which cat?", ["Let me see. ", count], [count], ["Miso."]).turn == 1
@@ -166,7 +164,7 @@ def test_each_model_call_of_a_turn_sees_what_one_search_recalled(agent: Agent, w
 
 
 @pytest.mark.parametrize("searches", [0, 2])
-def test_what_a_turn_costs(agent: Agent, who: str, searches: int) -> None:
+def test_the_cost_of_a_turn(agent: Agent, who: str, searches: int) -> None:
     agent.service.remember(agent.notes, f"/users/{who}/facts", "Her cat is called Miso.")
     chat = agent.chat(who)
     search = [Call("search_memory", {"query": "cat called"})]

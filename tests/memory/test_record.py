@@ -59,7 +59,7 @@ def test_a_turn_that_fails_is_never_on_the_wire(
         ]
 
 
-def test_what_a_tool_adds_is_in_the_event_of_the_turn(agent: Agent, who: str) -> None:
+def test_texts_of_a_tool_are_in_the_event_of_the_turn(agent: Agent, who: str) -> None:
     chat = agent.chat(who)
     add = [Call("add_memory", {"entries": ["She likes opera."]})]
     assert chat.say("Remember it.", add, ["Noted."]).turn == 1
@@ -173,7 +173,7 @@ def test_it_is_sent_again_with_the_same_token(
 
 @pytest.mark.usual("vercel-python-valkey", "strands-typescript-alone")
 @pytest.mark.parametrize("kinds", [("fail", "cut"), ("error",)])
-def test_whatever_failed_it_is_sent_again(agent: Agent, who: str, kinds: tuple[str, ...]) -> None:
+def test_failed_records_are_sent_again(agent: Agent, who: str, kinds: tuple[str, ...]) -> None:
     assert_sent_again(agent, who, kinds)
 
 
@@ -195,7 +195,7 @@ def assert_sent_again(agent: Agent, who: str, kinds: tuple[str, ...]) -> None:
 
 
 @pytest.mark.usual("strands-python-valkey", "vercel-typescript-valkey")
-def test_what_is_refused_is_not_sent_again(agent: Agent, who: str) -> None:
+def test_refused_records_are_not_sent_again(agent: Agent, who: str) -> None:
     before = agent.server.log.count("turns not recorded: 1")
     where = of(agent.notes, actorId=who)
     agent.service.faults.error("CreateEvent", "InvalidInputException", where=where)
@@ -209,7 +209,7 @@ def test_what_is_refused_is_not_sent_again(agent: Agent, who: str) -> None:
 
 @pytest.mark.full
 @pytest.mark.usual("strands-python-alone", "vercel-typescript-valkey")
-def test_what_waits_is_bounded(agent: Agent, who: str) -> None:
+def test_the_backlog_is_bounded(agent: Agent, who: str) -> None:
     before = agent.server.log.count("the queue is full")
     where = of(agent.notes, actorId=who)
     held = agent.service.faults.hang("CreateEvent", times=None, where=where)

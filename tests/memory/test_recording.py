@@ -112,7 +112,7 @@ def test_a_filter_or_a_trigger_that_fails_costs_no_turn(
     assert "a text is not recorded: own_memory failed: " in log
 
 
-def test_what_waits_is_recorded_when_the_process_ends(
+def test_the_backlog_is_recorded_when_the_process_ends(
     resting: Agent, server: Server, who: str
 ) -> None:
     Chat(server, resting.provider, actor=f"slow-{who}").say("One.")

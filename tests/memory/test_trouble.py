@@ -43,7 +43,7 @@ def test_a_turn_goes_on_without_a_service_that_hangs(agent: Agent, who: str) -> 
 
 
 @pytest.mark.parametrize("kind", ["throttle", "deny", "fail", "cut"])
-def test_a_turn_goes_on_without_what_cannot_be_recalled(agent: Agent, who: str, kind: str) -> None:
+def test_a_turn_continues_when_recall_fails(agent: Agent, who: str, kind: str) -> None:
     agent.service.remember(agent.notes, f"/users/{who}/facts", "tea")
     before = len(not_recalled(agent.server))
     getattr(agent.service.faults, kind)(ASKED, times=None)
@@ -78,7 +78,7 @@ def test_a_service_that_is_down_is_told_when_it_is_back(agent: Agent, who: str) 
 
 @pytest.mark.full
 @pytest.mark.usual("vercel-python-valkey", "strands-typescript-valkey")
-def test_a_service_that_throttles_everything_is_told_in_the_end(agent: Agent, who: str) -> None:
+def test_a_service_that_throttles_everything_is_reported(agent: Agent, who: str) -> None:
     agent.service.faults.throttle(EVERY, times=7)
     chat = agent.chat(who)
     assert chat.say("One.").turn == 1

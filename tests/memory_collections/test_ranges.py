@@ -196,7 +196,7 @@ def found(once: Once, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any
 @pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_what_is_allowed_is_accepted_and_what_is_beside_it_is_invalid(
+def test_values_at_a_limit_are_valid_and_beyond_it_invalid(
     language: str, found: dict[str, Any]
 ) -> None:
     wrong = {}

@@ -96,7 +96,7 @@ def check(project: Path, *words: str, **variables: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.full
-def test_a_version_grows_with_what_changed(project: Path) -> None:
+def test_a_version_grows_with_its_changes(project: Path) -> None:
     for at, (_, version, edits, _) in enumerate(CASES):
         text = FILE.format(id=f"case-{at:02}", version=version)
         for old, new in edits:
@@ -123,7 +123,7 @@ def test_a_version_grows_with_what_changed(project: Path) -> None:
 
 
 @pytest.mark.full
-def test_what_is_no_commit_is_an_error(project: Path) -> None:
+def test_an_unknown_commit_is_an_error(project: Path) -> None:
     assert check(project, "--against=") == []
     for ref in ("v2", "--output=x", "v1:agent", "a b\x1b[2J"):
         (found,) = check(project, f"--against={ref}")

@@ -407,7 +407,7 @@ def ask(port: int, method: str, headers: dict[str, str], path: str = "/version")
     return answer.status, text
 
 
-def test_what_the_docs_propose_is_clean_for_the_checks(project: Path) -> None:
+def test_code_in_the_docs_passes_the_checks(project: Path) -> None:
     if (project / "package.json").exists():
         commands = [[*NPM, "run", "lint"]]
     else:
@@ -428,7 +428,7 @@ def test_what_the_docs_propose_is_clean_for_the_checks(project: Path) -> None:
     [*CONFORMANCE, *(pytest.param(t, marks=pytest.mark.full) for t in VENDOR_TARGETS)],
     ids=lambda target: target.name,
 )
-def test_chat_says_what_to_do_about_a_failure_of_the_provider(target: Target) -> None:
+def test_chat_suggests_a_remedy_for_a_provider_failure(target: Target) -> None:
     provider = Provider()
     statuses = {"refused": 401, "absent": 404, "limited": 429, "overloaded": 529, "broken": 500}
     for prompt, status in statuses.items():
@@ -513,7 +513,7 @@ def test_a_tool_that_asks_for_approval_fails_its_turn_at_once(target: str, tmp_p
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_check_refuses_what_serve_refuses(target: str) -> None:
+def test_check_and_serve_refuse_the_same_settings(target: str) -> None:
     project = installed(target)
     settings = {"HOST": "192.0.2.1", "PORT": "0"}  # an address of documentation
     said = run(project, "check", **settings)
@@ -564,7 +564,7 @@ def test_check_reads_env_from_a_subfolder_and_names_the_lines_that_set_nothing(o
 
 
 @pytest.mark.parametrize("name", ["SYSTEM_PROMPT", "TOOLS"])
-def test_check_names_what_the_agent_lacks(own: Path, name: str) -> None:
+def test_check_names_missing_attributes_of_the_agent(own: Path, name: str) -> None:
     path = own / ("src/agent.ts" if (own / "package.json").exists() else "src/my_agent/agent.py")
     text = path.read_text()
     path.write_text(text.replace(name, f"MY_{name}"))

@@ -576,7 +576,7 @@ def test_chat_survives_a_hostile_capability(hostile: Path) -> None:
         ("port", "Error: Cannot listen on HOST 127.0.0.1, PORT "),
     ],
 )
-def test_a_start_that_fails_says_why_and_closes_what_was_opened(
+def test_a_failed_start_gives_its_reason_and_closes_its_clients(
     hostile: Path, hostile_in: str, line: str
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -144,7 +144,7 @@ def test_every_relative_link_leads_to_a_file(project: Path) -> None:
                 assert (path.parent / link).exists(), f"{path.name} links to {link}"
 
 
-def test_every_module_says_what_it_is_for(project: Path) -> None:
+def test_every_module_states_its_purpose(project: Path) -> None:
     for path in files_of(project):
         text = (project / path).read_text("utf-8")
         if path.suffix == ".py" and text:
@@ -213,7 +213,7 @@ def test_a_render_that_is_installed_alone_passes_its_own_tests(variant: str) -> 
 @pytest.mark.slow
 @pytest.mark.job("used")
 @pytest.mark.parametrize("row", params(ROWS, "used"))
-def test_a_render_declares_what_it_imports_and_nothing_else(row: Row) -> None:
+def test_a_render_declares_exactly_its_imports(row: Row) -> None:
     late = "DEP002=bedrock-agentcore"  # imported late, by its name
     run(installed(row.name), *PYTEST[:2], "deptry", "src", "--per-rule-ignores", late)
 

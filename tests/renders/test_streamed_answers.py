@@ -231,7 +231,7 @@ EMITTED = {
 }
 
 
-def test_a_turn_emits_what_its_tools_do_and_nothing_after_it() -> None:
+def test_a_turn_emits_its_tools_events_and_nothing_after_its_end() -> None:
     for options, emitted in EMITTED.values():
         assert json.loads(node(TURN, options)) == emitted, options
 
@@ -271,7 +271,7 @@ def read(answers: list[list[Part]], way: str) -> str:
 
 
 @pytest.mark.parametrize("name", TURNS)
-def test_an_answer_is_what_stream_text_makes_of_it(name: str) -> None:
+def test_an_answer_equals_the_result_of_stream_text(name: str) -> None:
     shown = read(TURNS[name], "streaming")
     assert '"messages":' in shown
     assert shown == read(TURNS[name], "streamText")

@@ -76,7 +76,7 @@ def test_chat_and_serve_need_nothing_that_windows_lacks(target: str) -> None:
         assert process.wait(60) == 0
 
 
-def test_what_is_imitated_is_missing() -> None:
+def test_the_simulated_system_lacks_its_functions() -> None:
     script = """
 import asyncio, os, signal
 async def main():
@@ -238,7 +238,7 @@ def test_windows_and_macos_can_have_every_path() -> None:
 
 @pytest.mark.full
 @SLOW
-def test_what_is_said_of_windows_is_true() -> None:
+def test_the_claims_about_windows_hold() -> None:
     """Every module that Windows cannot import is listed, and nothing that is gone."""
     assert [name for name in NOT_TRIED if not (HERE / name).exists()] == []
     script = (

@@ -260,7 +260,7 @@ def lines_of(server: Server, chat: Chat) -> list[str]:
     return [line.rpartition(" trace=")[2] for line in lines]
 
 
-def test_a_turn_is_a_span_and_what_it_calls_is_below_it(
+def test_a_turn_is_a_span_with_its_calls_as_children(
     server: Server, target: Target, provider: Provider, receiver: Receiver
 ) -> None:
     chat = Chat(server, provider, actor="ada")

@@ -130,7 +130,7 @@ def test_no_package_of_a_render_runs_a_script_when_it_is_installed(target: str) 
 
 @pytest.mark.job("used")
 @pytest.mark.parametrize("row", params(ROWS, "used"))
-def test_a_render_declares_what_its_packages_need_beside_them(row: Row) -> None:
+def test_a_render_declares_the_peers_of_its_packages(row: Row) -> None:
     project = installed(row.name)
     manifest = json.loads((project / "package.json").read_text())
     declared = manifest["dependencies"].keys() | manifest.get("optionalDependencies", {}).keys()
@@ -151,7 +151,7 @@ def test_a_render_declares_what_its_packages_need_beside_them(row: Row) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("manager", MANAGERS)
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_render_starts_whatever_installs_its_packages(
+def test_a_render_starts_with_each_package_manager(
     target: str, manager: str, tmp_path: Path
 ) -> None:
     project = tmp_path / "project"

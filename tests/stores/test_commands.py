@@ -136,7 +136,7 @@ def test_an_object_that_is_too_large_for_a_session_is_not_read(chat: Chat, one: 
 
 
 @pytest.mark.one_each
-def test_the_start_says_what_the_store_contacts(one: Replica) -> None:
+def test_the_start_logs_the_address_of_the_store(one: Replica) -> None:
     (line,) = [line for line in one.server.log.splitlines() if line.startswith("Sessions: ")]
     assert " contacts " in line
     assert "env:" not in line
@@ -144,7 +144,7 @@ def test_the_start_says_what_the_store_contacts(one: Replica) -> None:
 
 
 @pytest.mark.one_each
-def test_check_is_content_with_what_is_rendered(agents: Agents) -> None:
+def test_check_reports_nothing_in_a_fresh_render(agents: Agents) -> None:
     home = agents.home()
     result = home.run("check")
     assert result.returncode == 0, result
@@ -156,7 +156,7 @@ def test_check_is_content_with_what_is_rendered(agents: Agents) -> None:
 
 
 @pytest.mark.one_each
-def test_check_does_what_a_turn_does_and_leaves_nothing(agents: Agents) -> None:
+def test_check_tries_the_operations_of_a_turn_and_leaves_nothing(agents: Agents) -> None:
     home = agents.home()
     proxy = home.store.proxy()
     result = home.run("check", "--connect", **home.store.environment(proxy.address))
@@ -168,7 +168,7 @@ def test_check_does_what_a_turn_does_and_leaves_nothing(agents: Agents) -> None:
 
 @pytest.mark.stores("valkey")
 @pytest.mark.spread
-def test_check_finds_rights_that_are_missing_and_what_loses_sessions(
+def test_check_reports_missing_rights_and_causes_of_session_loss(
     agents: Agents, tmp_path: Path
 ) -> None:
     home, options = agents.home(), ["--maxmemory", "100mb", "--maxmemory-policy", "volatile-lru"]
@@ -282,7 +282,7 @@ def test_a_replica_whose_clock_is_behind_leaves_checkpoints(chat: Chat, one: Rep
 @pytest.mark.full
 @pytest.mark.one_each
 @pytest.mark.parametrize("before", [0, 1])
-def test_who_loses_a_race_leaves_no_checkpoint(
+def test_the_loser_of_a_race_leaves_no_checkpoint(
     chat: Chat, beside: Chat, one: Replica, gate: threading.Event, before: int
 ) -> None:
     home, expected = one.home, []

@@ -234,7 +234,7 @@ def test_a_copy_that_was_killed_is_completed(agents: Agents, provider: Provider)
 
 @pytest.mark.stores("valkey")
 @pytest.mark.one_each
-def test_what_is_no_store_is_an_error(agents: Agents) -> None:
+def test_an_unknown_store_is_an_error(agents: Agents) -> None:
     home = agents.home()
     beside(home)
     file = home.folder / "collections" / "others.collection.md"

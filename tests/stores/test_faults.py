@@ -104,7 +104,7 @@ def test_a_load_from_a_store_that_hangs_is_bounded(
 
 @pytest.mark.one_each
 @pytest.mark.parametrize("mode", ["drip", "cut"])
-def test_a_load_from_a_store_that_is_no_use_is_bounded(
+def test_a_load_from_a_failing_store_is_bounded(
     chat: Chat, beside: Chat, hasty: Replica, mode: str
 ) -> None:
     bounded_load(chat, beside, hasty, mode)

@@ -27,7 +27,7 @@ def changed(**keys: Any) -> Callable[[bytes], bytes]:
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "truncated": lambda data: data[: len(data) // 2],
     "no object": lambda _: b"[1, 2]",
-    "of turn nought": changed(app_data={"actor": None, "turn": 0, "key": None, "reply": ""}),
+    "of turn 0": changed(app_data={"actor": None, "turn": 0, "key": None, "reply": ""}),
     "empty": lambda _: b"",
     "of data that is no object": changed(data="x"),
 }
@@ -109,7 +109,7 @@ def test_a_snapshot_that_cannot_be_read_is_quarantined(
 
 @pytest.mark.spread
 @pytest.mark.parametrize("damage", [name for name in DAMAGES if name not in USUAL])
-def test_a_snapshot_that_is_none_is_quarantined(
+def test_an_invalid_snapshot_is_quarantined(
     chat: Chat, beside: Chat, one: Replica, damage: str
 ) -> None:
     chat.say("One.")
@@ -120,9 +120,7 @@ def test_a_snapshot_that_is_none_is_quarantined(
 
 @pytest.mark.spread
 @pytest.mark.parametrize("name", FOREIGN)
-def test_what_another_program_stored_is_refused_and_stays(
-    chat: Chat, one: Replica, name: str
-) -> None:
+def test_data_of_another_program_is_refused_and_stays(chat: Chat, one: Replica, name: str) -> None:
     chat.say("One.")
     change, reason = FOREIGN[name]
     foreign = change(one.home.store.read(chat.session) or b"")
@@ -131,7 +129,7 @@ def test_what_another_program_stored_is_refused_and_stays(
 
 
 @pytest.mark.spread
-def test_what_forget_leaves_is_no_callers_session(chat: Chat, one: Replica) -> None:
+def test_records_that_forget_leaves_belong_to_no_caller(chat: Chat, one: Replica) -> None:
     chat.session = f"forgotten-{'0' * 64}"
     assert_failed(chat.say("One.", headers=JSON), 403, "session_forbidden", chat.session)
     assert_failed(chat.end(headers=JSON), 403, "session_forbidden", chat.session)
@@ -253,7 +251,7 @@ def test_a_session_that_vanished_says_that_it_begins_again(
 
 
 @pytest.mark.spread
-def test_what_a_turn_stores_is_a_snapshot_of_the_contract(chat: Chat, one: Replica) -> None:
+def test_a_turn_stores_a_snapshot_of_the_contract(chat: Chat, one: Replica) -> None:
     chat.say("One.", headers={"Idempotency-Key": "key-1"})
     snapshot = one.home.store.snapshot(chat.session)
     assert set(snapshot) == {"scope", "schema_version", "created_at", "data", "app_data"}

@@ -152,7 +152,7 @@ def strict(pair: Pair) -> None:
 
 
 @pytest.mark.slow
-def test_an_endpoint_that_keeps_what_is_documented_loses_nothing(
+def test_an_endpoint_that_keeps_the_documented_fields_loses_nothing(
     pair: Pair, provider: Provider
 ) -> None:
     chat = Chat(pair.one, provider, actor="ada")
@@ -247,7 +247,7 @@ def test_one_bad_read_costs_no_session(pair: Pair, provider: Provider) -> None:
 
 
 @pytest.mark.slow
-def test_check_compares_what_comes_back(pair: Pair) -> None:
+def test_check_compares_the_returned_snapshot(pair: Pair) -> None:
     lossy: dict[str, dict[str, Any]] = {
         "cannot be loaded again": {"keep": lambda _: None},
         "missing fields: scope, data.state.name, app_data.": {"keep": without_state},

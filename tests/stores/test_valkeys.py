@@ -302,7 +302,7 @@ def test_a_save_that_waits_for_replicas_leaves_no_connection_to_a_server_that_ha
 
 
 @pytest.mark.spread
-def test_check_knows_what_a_failover_may_lose(agents: Agents, tmp_path: Path) -> None:
+def test_check_warns_about_losses_in_a_failover(agents: Agents, tmp_path: Path) -> None:
     home = agents.home()
     with replicated(tmp_path) as (first, _, _):
         wanted = {"SECRETS_VALKEY_SESSIONS": f"valkey://{first[0]}:{first[1]}"}

@@ -44,7 +44,7 @@ def test_a_changed_mode_is_carried_over(tmp_path: Path) -> None:
     assert (project / "run").stat().st_mode & 0o777 == 0o755
 
 
-def test_an_environment_has_what_each_of_its_renders_wants() -> None:
+def test_an_environment_satisfies_each_of_its_renders() -> None:
     manifests = [
         {
             "project": {"requires-python": ">=3.11", "dependencies": ["a>=1", wanted]},

@@ -47,7 +47,7 @@ def test_every_run_does_each_job_in_both_languages(job: Job) -> None:
 
 
 @pytest.mark.slow
-def test_the_table_says_what_the_suite_does() -> None:
+def test_the_table_equals_the_suite() -> None:
     folders = ["tests/renders", "tests/template", "tests/updates"]
     command = [sys.executable, "-m", "tests.support.jobs", *folders]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

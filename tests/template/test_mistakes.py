@@ -120,7 +120,7 @@ def released(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.make.__name__)
-def test_a_mistake_is_found_and_says_what_to_do(mistake: Mistake, released: Path) -> None:
+def test_a_finding_says_how_to_correct_the_mistake(mistake: Mistake, released: Path) -> None:
     mistake.make(released)
     findings = [str(finding) for finding in check(released, against="HEAD")]
     of_it = [text for text in findings if text.startswith(f"{mistake.check} {mistake.where}")]

@@ -116,7 +116,7 @@ def test_a_variable_that_is_computed_takes_no_answer(
 
 @pytest.mark.parametrize("given", [{}, {"project_name": "p"}], ids=["", "with its name"])
 @pytest.mark.parametrize("name", ["taget", "model_key", "rendered"])
-def test_what_is_no_question_takes_no_answer(
+def test_an_unknown_question_is_refused(
     name: str, given: dict[str, str], only_questions: Path, tmp_path: Path
 ) -> None:
     data = {**given, name: "vercel-python"}
@@ -171,9 +171,7 @@ def test_a_folder_with_a_good_name_gives_the_project_its_name(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_project_may_not_be_called_like_what_it_depends_on(
-    variant: str, rendered: Rendered
-) -> None:
+def test_a_project_name_may_not_equal_a_dependency(variant: str, rendered: Rendered) -> None:
     project = rendered(variant)
     if (project / "package.json").exists():
         manifest = json.loads((project / "package.json").read_text())
@@ -189,7 +187,7 @@ def test_a_project_may_not_be_called_like_what_it_depends_on(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", [target for target in TARGETS if target.endswith("-python")])
-def test_no_default_name_is_that_of_what_dependencies_depend_on(target: str) -> None:
+def test_no_default_name_equals_a_transitive_dependency(target: str) -> None:
     installed = environment(target).glob(".venv/lib/*/site-packages/*.dist-info")
     found = {re.split(r"-\d", path.stem)[0].lower() for path in installed}
     names = {re.sub("[-_.]+", "-", name) for name in found}
@@ -220,7 +218,7 @@ def test_only_answers_are_recorded_and_nothing_derived_from_them(rendered: Rende
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_a_question_is_short_and_takes_only_what_it_can_use(name: str) -> None:
+def test_a_question_is_short_and_validates_its_answer(name: str) -> None:
     question = ASKED[name]
     assert question["type"] == "str"
     assert len(question["help"]) <= 80

@@ -79,7 +79,7 @@ def test_a_release_is_the_last_commit_without_its_tests(root: Path, hooks: Hooks
     hooks("review", "--against", "0.2.0").refused(2, "compare with the commit before it")
 
 
-def test_what_a_text_links_to_is_in_a_release(root: Path, hooks: Hooks) -> None:
+def test_linked_files_are_in_a_release(root: Path, hooks: Hooks) -> None:
     (root / "README.md").write_text(
         "[one](tests/one.md#a) [all](tests) [far](https://a.example/b)\n"
     )
@@ -250,7 +250,7 @@ def dropped(root: Path) -> None:
         (heavy, "CHANGELOG.md does not say why src/ weighs more"),
     ],
 )
-def test_what_is_not_ready_is_not_released(
+def test_an_unready_state_is_not_released(
     root: Path, spoil: Callable[[Path], None], reason: str, hooks: Hooks
 ) -> None:
     spoil(root)
@@ -273,7 +273,7 @@ def test_an_annotated_tag_is_a_tag(root: Path, hooks: Hooks) -> None:
     assert hooks("release", "--tags") == Result(0, "", "")
 
 
-def test_a_shallow_clone_says_what_to_fetch(root: Path, tmp_path: Path) -> None:
+def test_a_shallow_clone_names_the_fetch_command(root: Path, tmp_path: Path) -> None:
     git(tmp_path, "clone", "-q", "--depth=1", f"file://{root}", "shallow")
     listed = releases.releases(root)
     with pytest.raises(ReleaseError, match=r"0\.1\.0: .*git fetch --unshallow"):

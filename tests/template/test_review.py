@@ -172,7 +172,7 @@ def test_a_bracket_among_different_lines_is_not_the_same_change() -> None:
     assert len(review({**old, **more[0]}, {**new, **more[1]})) == 2
 
 
-def test_what_one_render_has_twice_is_shown_twice() -> None:
+def test_duplicates_in_a_render_are_shown_twice() -> None:
     text = ["old", *"abcdefgh", "old"]
     other = [line.replace("old", "new") for line in text]
     found = review(*trees(file(*text), file(*other), "a-b", "c-d"))

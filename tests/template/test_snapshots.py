@@ -66,7 +66,7 @@ KEPT: Trees = {
 
 
 @pytest.mark.parametrize("variant", BASES)
-def test_a_plain_snapshot_is_what_the_template_renders(variant: str, rendered: Rendered) -> None:
+def test_a_plain_snapshot_equals_the_render(variant: str, rendered: Rendered) -> None:
     recorded = {variant: snapshots.recorded(ROOT).get(variant, {})}
     whole = {variant: snapshots.read(rendered(variant))}
     told(recorded, snapshots.kept(whole, snapshots.sources(ROOT)))
@@ -74,7 +74,7 @@ def test_a_plain_snapshot_is_what_the_template_renders(variant: str, rendered: R
 
 @pytest.mark.slow
 @pytest.mark.job("rendered", rows=ALONE)
-def test_all_snapshots_are_what_the_template_renders(rendered: Rendered) -> None:
+def test_all_snapshots_equal_the_renders(rendered: Rendered) -> None:
     whole = {variant: snapshots.read(rendered(variant)) for variant in VARIANTS}
     told(snapshots.recorded(ROOT), snapshots.kept(whole, snapshots.sources(ROOT)))
 
@@ -110,7 +110,7 @@ def test_a_content_is_kept_once_for_a_language_and_a_path() -> None:
     assert snapshots.kept(WHOLE, SOURCES) == KEPT
 
 
-def test_the_whole_renders_come_back_from_what_is_kept() -> None:
+def test_whole_renders_come_back_from_snapshots() -> None:
     assert {variant: snapshots.whole(variant, KEPT, SOURCES) for variant in KEPT} == WHOLE
 
 
@@ -166,7 +166,7 @@ def test_an_option_that_changes_nothing_has_no_folder() -> None:
     assert snapshots.kept({"a-b": PLAIN, "a-b+c": PLAIN}, {}) == {"a-b": PLAIN}
 
 
-def test_what_is_written_reads_back_as_it_was(tmp_path: Path) -> None:
+def test_written_files_read_back_unchanged(tmp_path: Path) -> None:
     stale = tmp_path / snapshots.SNAPSHOTS / "gone" / "a.py"
     stale.parent.mkdir(parents=True)
     stale.touch()

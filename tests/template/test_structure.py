@@ -116,7 +116,7 @@ def test_no_module_imports_itself_by_way_of_others(sources: Path) -> None:
         pytest.fail(" -> ".join(path.name for path in error.args[1]))
 
 
-def test_the_rooms_import_what_is_below_them(sources: Path) -> None:
+def test_rooms_import_only_lower_rooms(sources: Path) -> None:
     for path in modules(sources / "harness"):
         above = room(path, sources)
         if (above, path.stem) == ("core", "enabled"):

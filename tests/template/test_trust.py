@@ -189,9 +189,7 @@ def test_the_message_quotes_a_folder_with_a_space(questions: Path, tmp_path: Pat
     assert "cd 'My Agent!'\n" in result.stderr
 
 
-def test_without_a_terminal_and_answers_it_says_what_to_add(
-    questions: Path, tmp_path: Path
-) -> None:
+def test_without_a_terminal_it_names_the_missing_answers(questions: Path, tmp_path: Path) -> None:
     result = copier("copy", questions, "project", cwd=tmp_path)
     assert result.returncode == 1
     assert "Use `--defaults` and/or `--data`" in last_line(result)

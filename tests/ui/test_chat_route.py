@@ -291,7 +291,7 @@ def test_a_client_that_leaves_in_mid_stream_ends_the_turn(
 
 
 @ONE
-def test_the_history_is_what_is_committed_while_a_turn_runs(
+def test_the_history_shows_only_committed_turns(
     page: Page,
     provider: Provider,
     gate: threading.Event,
@@ -512,7 +512,7 @@ def test_the_history_is_there_after_a_restart(
 
 @pytest.mark.full
 @EACH
-def test_a_page_is_told_what_the_turn_recalled(target: Target, tmp_path: Path) -> None:
+def test_a_page_gets_the_recalled_memories(target: Target, tmp_path: Path) -> None:
     known = replace(target, answers=(("long_term_memory", "agentcore"),))
     home = MemoryHome(known, tmp_path)
     server = Server(known, home.folder, None, {})

@@ -181,7 +181,7 @@ def test_a_turn_whose_reply_never_came_is_shown_if_it_was_kept(
     assert len(visitor.kept(server)) == 2
 
 
-def test_what_was_kept_is_there_after_a_reload(visitor: Visitor) -> None:
+def test_the_kept_part_survives_a_reload(visitor: Visitor) -> None:
     visitor.say("Remember me.")
     visitor.committed(1)
     visitor.say("This fails.", [Refuse(400)])
@@ -339,7 +339,7 @@ def test_escape_stops_a_turn_and_closes_the_menu(visitor: Visitor) -> None:
 
 
 @pytest.mark.page_only
-def test_what_is_shown_can_be_copied(visitor: Visitor) -> None:
+def test_shown_text_can_be_copied(visitor: Visitor) -> None:
     visitor.context.grant_permissions(["clipboard-read", "clipboard-write"])
     reply = "**So**:\n\n- it\n\n  ```yaml\n  a:\n    b: c\n  ```"
     visitor.say("Show me.", [reply])
@@ -384,7 +384,7 @@ def test_a_long_conversation_is_soon_there_and_a_button_leads_to_its_end(visitor
 
 
 @pytest.mark.page_only
-def test_what_a_tab_saw_of_a_turn_is_there_after_a_reload(visitor: Visitor) -> None:
+def test_the_visible_part_of_a_turn_survives_a_reload(visitor: Visitor) -> None:
     steps: list[Step] = [["Let me see. ", Call("word_count", {"text": "a b c"})], ["Three."]]
     visitor.say("How many words, and how long?", *steps)
     visitor.committed(1)
@@ -496,7 +496,7 @@ def test_the_token_is_asked_for_and_kept(
     visitor.leave()
 
 
-def test_what_is_said_is_text_and_never_runs(visitor: Visitor) -> None:
+def test_messages_are_text_and_never_run(visitor: Visitor) -> None:
     reply = f"<script>alert(2)</script> [a](javascript:alert(3)) ![b](//example.com/b.png) {IMAGE}"
     call = Call("word_count", {"text": IMAGE})
     visitor.say(IMAGE, [call], [reply])
@@ -512,7 +512,7 @@ def test_what_is_said_is_text_and_never_runs(visitor: Visitor) -> None:
 
 
 @pytest.mark.page_only
-def test_what_was_recalled_is_text_too(
+def test_recalled_memories_are_text(
     browser: Browser, target: Target, provider: Provider, tmp_path: Path
 ) -> None:
     remembering = replace(target, answers=(("long_term_memory", "agentcore"),))
@@ -540,7 +540,7 @@ def test_what_was_recalled_is_text_too(
 
 
 @pytest.mark.page_only
-def test_whatever_a_server_sends_is_text(visitor: Visitor) -> None:
+def test_data_of_a_server_is_text(visitor: Visitor) -> None:
     hostile = f"</memory></pre>{IMAGE}<script>alert(2)</script>"
     tool = {"toolCallId": "1", "toolName": hostile, "input": {hostile: hostile}, "dynamic": True}
     events = [
@@ -578,7 +578,7 @@ SHOWN = (
 )
 
 
-def test_a_person_approves_what_runs_to_the_last_digit(visitor: Visitor) -> None:
+def test_approved_arguments_run_unchanged_to_the_last_digit(visitor: Visitor) -> None:
     """Nothing in the arguments is rounded, hidden or put in another order, nor in the name."""
     given = f'{{"n":[{",".join(EXACT)}],"text":{json.dumps(HIDDEN)}}}'
     name = json.dumps("delete\u202eorder")
@@ -627,7 +627,7 @@ def test_a_large_integer_is_shown_as_the_tool_gets_it(visitor: Visitor, target: 
 
 
 @pytest.mark.page_only
-def test_who_approves_a_call_sees_all_of_it(visitor: Visitor) -> None:
+def test_an_approval_shows_the_whole_call(visitor: Visitor) -> None:
     """Strings of a script that is read from the right do not reorder the others."""
     calls = {"1": {"lines": ["x " * 2000] * 3}, "2": {"first,second": ["\u05d0", "\u05d1"]}}
     events: list[dict[str, object]] = []

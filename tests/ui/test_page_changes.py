@@ -256,7 +256,7 @@ def test_a_call_is_denied_with_a_reason(waiting: Waiting) -> None:
     assert "not this one" in str(waiting.provider.calls_for(prompt)[-1].history)
 
 
-def test_what_waits_is_there_after_a_reload_and_in_another_tab(waiting: Waiting) -> None:
+def test_a_pending_approval_survives_a_reload_and_shows_in_another_tab(waiting: Waiting) -> None:
     number = order()
     prompt = waiting.ask(number)
     waiting.page.reload()
@@ -273,7 +273,7 @@ def test_what_waits_is_there_after_a_reload_and_in_another_tab(waiting: Waiting)
     assert said(waiting.page)[0] == prompt
 
 
-def test_another_message_drops_what_waits(waiting: Waiting) -> None:
+def test_another_message_drops_a_pending_approval(waiting: Waiting) -> None:
     number = order()
     waiting.ask(number)
     waiting.visitor.say("Never mind.")
@@ -357,7 +357,7 @@ def test_an_edit_that_waits(waiting: Waiting) -> None:
 @pytest.mark.full
 @pytest.mark.page_only
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_in_what_waits_or_is_edited(
+def test_axe_reports_nothing_for_approvals_and_edits(
     browser: Browser, gated_server: Server, provider: Provider, scheme: str
 ) -> None:
     modules = packages(

@@ -66,7 +66,7 @@ def test_an_edit_that_failed_is_edited_in_its_place(visitor: Visitor) -> None:
     expect(page.locator(".user p")).to_have_text([f"{text}, corrected"])
 
 
-def test_what_cannot_be_sent_stays_in_the_composer_with_its_reason(visitor: Visitor) -> None:
+def test_an_unsent_prompt_stays_in_the_composer_with_the_reason(visitor: Visitor) -> None:
     page, gate = visitor.page, threading.Event()
     message, reason = page.get_by_label("Message"), page.locator("#keys.reason")
     long = "x" * 200_000

@@ -199,7 +199,7 @@ SEEDS = [1, pytest.param(2, marks=pytest.mark.full)]
 @pytest.mark.slow
 @ONE
 @pytest.mark.parametrize("seed", SEEDS)
-def test_two_tabs_show_what_the_session_holds(fleet: Fleet, provider: Provider, seed: int) -> None:
+def test_two_tabs_show_the_same_session(fleet: Fleet, provider: Provider, seed: int) -> None:
     """One tab sends all that it shows, as assistant-ui does, the other as in docs/use-chat.md."""
     chance, server = random.Random(seed), fleet.shared()
     tabs = [Page(server, sends="whole"), Page(server, sends="last")]
@@ -354,7 +354,7 @@ def test_a_call_is_denied_with_a_reason_that_the_model_is_told(
 
 
 @EACH
-def test_what_waits_is_there_after_a_reload_and_in_a_second_tab(waits: Gated) -> None:
+def test_a_pending_approval_survives_a_reload_and_shows_in_a_second_tab(waits: Gated) -> None:
     order = unique("o").split()[-1]
     page, prompt = waits.ask(order)
     told, _ = page.act(LOAD, LOAD)
@@ -373,7 +373,7 @@ def test_what_waits_is_there_after_a_reload_and_in_a_second_tab(waits: Gated) ->
 
 
 @EACH
-def test_a_message_that_was_lost_is_answered_by_what_waits(waits: Gated) -> None:
+def test_a_repeated_lost_message_gets_the_pending_approval(waits: Gated) -> None:
     page, prompt = waits.ask(unique("o").split()[-1])
     sent = body(page.id, prompt)
     sent["messages"][0]["id"] = page.history()[0]["id"]
@@ -383,7 +383,7 @@ def test_a_message_that_was_lost_is_answered_by_what_waits(waits: Gated) -> None
 
 
 @EACH
-def test_another_prompt_drops_what_waits(waits: Gated) -> None:
+def test_another_prompt_drops_a_pending_approval(waits: Gated) -> None:
     page, _ = waits.ask(unique("o").split()[-1])
     prompt = unique("instead")
     (told,) = page.act(send(prompt))
@@ -393,7 +393,9 @@ def test_another_prompt_drops_what_waits(waits: Gated) -> None:
 
 
 @ONE
-def test_an_edit_can_wait_and_shows_only_what_stays(waits: Gated, provider: Provider) -> None:
+def test_an_edit_can_wait_and_shows_only_the_remaining_turns(
+    waits: Gated, provider: Provider
+) -> None:
     page, first, order = Page(waits.server, sends="last"), unique("first"), unique("o").split()[-1]
     page.act(send(first), send(unique("second")), send(unique("third")))
     prompt = unique("delete")

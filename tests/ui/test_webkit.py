@@ -156,7 +156,7 @@ def test_the_page_follows_a_reply_that_arrives(webkit: WebKit, provider: Provide
     assert max(behind) < 40, behind
 
 
-def test_a_reader_who_scrolls_up_is_left_alone(webkit: WebKit, provider: Provider) -> None:
+def test_scrolling_up_stops_automatic_scrolling(webkit: WebKit, provider: Provider) -> None:
     for turn in (1, 2):
         prompt = unique("before")
         provider.script(prompt, [REPLY])

@@ -271,7 +271,7 @@ def test_without_a_project_the_command_says_where_to_type_it(tmp_path: Path) -> 
     assert "Run this in the folder of the project" in result.stderr
 
 
-def test_the_command_reads_paths_whatever_git_is_configured(
+def test_the_command_reads_paths_with_any_git_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     git(tmp_path, "init", "--quiet")
