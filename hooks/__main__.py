@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 
 import click
@@ -19,7 +20,7 @@ from hooks.rendering import RenderError, render
 from hooks.review import markdown
 from hooks.review import review as compare
 from hooks.template import TemplateError
-from hooks.variants import VARIANTS, answers_of
+from hooks.variants import TARGETS, VARIANTS, answers_of
 
 FAILURES = (
     OSError,
@@ -89,8 +90,18 @@ def habits_() -> None:
         click.echo(habit)
 
 
+def known_variant(_: click.Context, __: click.Parameter, value: str) -> str:
+    """Return the name of a variant. Raises BadParameter for other names."""
+    if value in VARIANTS:
+        return value
+    similar = get_close_matches(value, VARIANTS) or TARGETS
+    raise click.BadParameter(
+        f"'{value}' is unknown. hooks/variants.py lists the names, such as {', '.join(similar)}."
+    )
+
+
 @cli.command("render")
-@click.argument("variant", type=click.Choice(list(VARIANTS)))
+@click.argument("variant", callback=known_variant)
 @click.argument("dest", type=click.Path(file_okay=False, path_type=Path))
 def render_(variant: str, dest: Path) -> None:
     """Render a variant into a new folder.

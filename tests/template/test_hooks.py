@@ -86,7 +86,11 @@ def test_help_has_an_example(command: str, hooks: Hooks) -> None:
         (["check", "now"], "unexpected extra argument"),
         (["snapshots", "--wrte"], "No such option"),
         (["render", "strands-python"], "Missing argument 'DEST'"),
-        (["render", "rust", "new"], "'rust' is not one of 'strands-python'"),
+        (
+            ["render", "rust", "new"],
+            "'rust' is unknown. hooks/variants.py lists the names, such as",
+        ),
+        (["render", "strands-python+agentcor", "new"], "such as strands-python+agentcore"),
         (["render", "strands-python", "full"], "full is not empty"),
         (["render", "strands-python", "new/.."], " is not empty"),
         (["render", "strands-python", "file"], "is a file"),
