@@ -90,7 +90,7 @@ def test_help_has_an_example(command: str, hooks: Hooks) -> None:
             ["render", "rust", "new"],
             "'rust' is unknown. hooks/variants.py lists the names, such as",
         ),
-        (["render", "strands-python+agentcor", "new"], "such as strands-python+agentcore"),
+        (["render", "strands-python+opena", "new"], "such as strands-python+openai"),
         (["render", "strands-python", "full"], "full is not empty"),
         (["render", "strands-python", "new/.."], " is not empty"),
         (["render", "strands-python", "file"], "is a file"),
