@@ -141,6 +141,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """
     sample(items)
     halve(items)
+    choose_store(items)
     items[:] = [item for item in items if is_row(item)]
     yield
     items.sort(key=lambda item: not item.nodeid.removeprefix("tests/").startswith(FIRST))
@@ -184,6 +185,19 @@ def halve(items: list[pytest.Item]) -> None:
     for test, rows in tests.items():
         if len(rows) == 2:
             for item in rows[sorted(rows)[crc32(test.encode()) % 2]]:
+                item.add_marker("full")
+
+
+def choose_store(items: list[pytest.Item]) -> None:
+    """Mark rows of a test of memory as full: it stays with sessions in the process or in a store."""
+    tests: dict[str, dict[bool, list[pytest.Item]]] = defaultdict(lambda: defaultdict(list))
+    for item, _ in usual_rows(items):
+        test, _, row = item.nodeid.partition("[")
+        if test.startswith("tests/memory/") and is_row(item):
+            tests[test][STORED.search(row) is not None].append(item)
+    for test, rows in tests.items():
+        if len(rows) == 2:
+            for item in rows[crc32(test.encode()) % 2 == 1]:
                 item.add_marker("full")
 
 
