@@ -189,7 +189,7 @@ def halve(items: list[pytest.Item]) -> None:
 
 
 def choose_store(items: list[pytest.Item]) -> None:
-    """Mark rows of a test of memory as full: it stays with sessions in the process or in a store."""
+    """Mark rows of memory tests as full: each stays with sessions in the process or in a store."""
     tests: dict[str, dict[bool, list[pytest.Item]]] = defaultdict(lambda: defaultdict(list))
     for item, _ in usual_rows(items):
         test, _, row = item.nodeid.partition("[")
