@@ -291,7 +291,7 @@ def test_the_capability_of_the_docs_is_opened_and_asked_before_each_turn(project
     with orders_service() as address:
         orders = {"ORDERS_URL": address}
         mallory = run(project, "chat", "--actor", "mallory", typed="Hello.\n", **orders)
-        assert "This actor may not order." in mallory
+        assert "This actor is not allowed to place orders." in mallory
         found = run(project, "chat", typed='use find_order: {"order_id": "7"}\n', **orders)
         assert "The tool answered: order 7 is on its way" in found
         with serving(project, **orders) as (port, _):
