@@ -223,22 +223,22 @@ def params(rows: Iterable[Row], job: Job) -> list[ParameterSet]:
 
 
 KINDS = {
-    "default answers, and each other answer": ALONE,
+    "the defaults, and each other answer on its own": ALONE,
     "both memories and all extras, with each store": CROWDED,
-    "each pair of answers, among others": PAIRS,
+    "a set that covers each pair of answers": PAIRS,
 }
 COLUMNS: dict[str, Job] = {
-    "rendered": "rendered",
-    "linted": "linted",
-    "types": "typed",
-    "own tests": "tested",
+    "render": "rendered",
+    "lint": "linted",
+    "type check": "typed",
+    "the project's tests": "tested",
 }
 
 
 def summary() -> str:
     """Return the table of README: when each kind of combination is rendered, linted and tested."""
     lines = [
-        f"| answers | renders | {' | '.join(COLUMNS)} |",
+        f"| answers | projects | {' | '.join(COLUMNS)} |",
         f"|---|---|{'---|' * len(COLUMNS)}",
     ]
     for kind, rows in KINDS.items():
