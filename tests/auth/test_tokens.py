@@ -280,7 +280,7 @@ def test_an_issuer_that_was_never_reached_is_asked_again(fleet: Fleet, own_issue
     [
         ({"AUTH_ISSUER": ""}, "AUTH_ISSUER is not set: with a model, `serve` needs it"),
         ({"AUTH_AUDIENCE": ""}, "AUTH_AUDIENCE is not set: tokens for other services would be"),
-        ({"API_TOKEN": "x" * 40}, "Tokens of AUTH_ISSUER take the place of API_TOKEN"),
+        ({"API_TOKEN": "x" * 40}, "Tokens of AUTH_ISSUER replace API_TOKEN"),
         ({"AUTH_ISSUER": "http://127.0.0.1.evil.com"}, "an https address"),
         *(
             pytest.param({"AUTH_ISSUER": issuer}, "an https address", marks=pytest.mark.full)

@@ -67,9 +67,7 @@ class Traced:
 
         async def run(*args: Any, **kwargs: Any) -> Any:
             # Recording has its own trace, which links to the traces of its turns.
-            start_times = [
-                time for event in args for time in getattr(event, "start_times", [])
-            ]
+            start_times = [time for event in args for time in getattr(event, "start_times", [])]
             links = [Link(self._turns[time]) for time in start_times if time in self._turns]
             with make_span(f"{self._name}.{method}", SpanKind.CLIENT, links):
                 return await call(*args, **kwargs)
