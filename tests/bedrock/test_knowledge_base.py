@@ -83,7 +83,7 @@ def test_a_service_that_is_down_slow_or_closed_costs_no_turn(agent: Agent, who: 
     faults = agent.bedrock.faults
 
     def left_out() -> list[str]:
-        return [line for line in server.log.splitlines() if "nothing recalled from notes" in line]
+        return [line for line in server.log.splitlines() if " of notes: " in line]
 
     harms: list[tuple[Callable[[], object], str]] = [
         (lambda: faults.deny(FIND, 1), "AccessDenied"),

@@ -153,7 +153,7 @@ def test_no_turn_is_lost_when_the_summary(chat: Chat, step: Step, why: str) -> N
     chat.provider.summarize = lambda _: step
     assert chat.recalled("Six.") == echoed("Four.", "Five."), "the cut without compaction"
     (line,) = lines_of(chat, "summar")
-    what = f"session {chat.session}: turn 6 goes on without a summary of 6 messages: {why}"
+    what = f"session {chat.session}: turn 6 continues without a summary of 6 messages: {why}"
     assert f" WARNING {what}" in line
     assert chat.say("Seven.").turn == 7
 

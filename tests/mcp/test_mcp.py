@@ -406,7 +406,7 @@ FILE = """\
 }
 """
 FOUND = """\
-.mcp.json:32 MCP-IGNORED Field 'inputs' is ignored: known is mcpServers.
+.mcp.json:32 MCP-IGNORED Field 'inputs' is ignored: only mcpServers is supported.
 .mcp.json:4 MCP-VARIABLE Server files stays down: UNSET_A is not set.
 .mcp.json:5 MCP-VARIABLE Server files stays down: UNSET_C is not set.
 .mcp.json:6 MCP-VARIABLE Server files stays down: ${input:d} is not an environment variable.
@@ -421,7 +421,8 @@ FOUND = """\
 its name must match [A-Za-z0-9_][A-Za-z0-9_ ./@-]{0,63}.
 .mcp.json:24 MCP-FIELD Server none stays down: it needs the field command.
 .mcp.json:25 MCP-SERVER Server text stays down: it must be an object.
-.mcp.json:28 MCP-IGNORED Field 'timeout' is ignored: known are type, command, args, env, cwd.
+.mcp.json:28 MCP-IGNORED Field 'timeout' is ignored: \
+supported fields are type, command, args, env, cwd.
 .mcp.json:27 MCP-COMMAND The folder no-such-folder of server there was not found.
 .mcp.json:30 MCP-IMAGE The image cannot run HERE/npx for server io.example/a b: see docs/mcp.md.
 0 errors, 17 warnings

@@ -214,12 +214,13 @@ def test_texts_are_recorded_and_found_by_their_metadata_and_store(
     assert sorted(store for store, _ in use(chat(), search="tea", most=1)) == all_stores
     assert len(use(chat(), search="tea")) > len(all_stores)
     if own:
-        wrong = "Store manual does not exist; stores here: notes, team."
+        wrong = "Store manual does not exist; available stores: notes, team."
         assert use(chat(), search="a", stores=own, metadata={"topic": "a"}) == wrong
         pages = [["manual", f"page {n} of 2 for tea"] for n in (0, 1)]
         assert use(chat(), search="tea", stores=own, most=2) == pages
     names = ", ".join(["notes", "team", *own])
-    assert use(chat(), search="a", stores=["x"]) == f"Store x does not exist; stores here: {names}."
+    unknown = "Store x does not exist; available stores: "
+    assert use(chat(), search="a", stores=["x"]) == f"{unknown}{names}."
     assert use(chat(), search="a", metadata={"a": "é"}).startswith("Metadata: the value of a must")
     empty = "Metadata: the value of topic is empty; a search needs a value."
     assert use(chat(), search="tea", metadata={"topic": ""}) == empty
@@ -230,7 +231,7 @@ def test_texts_are_recorded_and_found_by_their_metadata_and_store(
         "RetrieveMemoryRecords", times=None, where=lambda it: it["memoryId"] == team
     )
     assert {store for store, _ in use(chat(), search="tea")} == {"notes", *own}
-    assert "nothing recalled from team" in server.log
+    assert " of team: " in server.log
     service.faults.clear()
 
     # What a tool adds goes to the stores that are named, when the turn commits.
@@ -239,7 +240,7 @@ def test_texts_are_recorded_and_found_by_their_metadata_and_store(
     added = ("I like green tea.", {"a": {"stringValue": "b"}})
     assert added in recorded(resting, server, notes, who)
     assert added not in recorded(resting, server, team, who)
-    assert use(chat(), add="a", stores=["x"]) == "Store x does not exist; stores here: notes, team."
+    assert use(chat(), add="a", stores=["x"]) == f"{unknown}notes, team."
     assert use(chat(), add="a", metadata={"_id": "1"}).startswith("Metadata: key _id must be")
 
 

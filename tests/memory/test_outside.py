@@ -130,7 +130,7 @@ def test_a_route_searches_adds_and_sees_failures(resting: Agent, server: Server,
     found = ask(search="tea")
     assert {store for store, _ in found["found"]} == {"notes"}
     assert [*found["failures"]] == ["team"]
-    assert found["failures"]["team"].startswith("/projects/{projectId}/facts: ")
+    assert found["failures"]["team"].startswith("could not search namespace /projects/")
     failed = ask(add="I like milk.")
     assert [*failed["failures"]] == ["team"]
     assert failed["message"] == f"team: {failed['failures']['team']}"

@@ -108,8 +108,8 @@ def test_a_filter_or_a_trigger_that_fails_costs_no_turn(
     wait_for("an event", lambda: sizes(resting, who) == [1])
     assert texts(resting, who) == ["Here is a boom."]
     log = server.log
-    assert "turns are recorded now: own_memory failed: " in log
-    assert "a text is not recorded: own_memory failed: " in log
+    assert "recording turns now: own_memory failed: " in log
+    assert "text is not recorded: own_memory failed: " in log
 
 
 def test_the_backlog_is_recorded_when_the_process_ends(

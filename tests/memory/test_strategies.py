@@ -109,7 +109,7 @@ def test_a_memory_that_cannot_be_described_costs_no_turn(
         resting.service.faults.fail("GetMemory", times=1)
         chat = Chat(server, resting.provider, actor=who)
         assert chat.say(CAT).turn == 1
-        assert "nothing recalled from notes, its namespaces: " in server.log
+        assert "could not list the namespaces of notes: " in server.log
         wait_for("the recording", lambda: server.get("/ping").json["status"] == "Healthy")
         again = Chat(server, resting.provider, actor=who)
         again.say("cat")

@@ -14,7 +14,7 @@ VALKEY = [f"{target.name}-valkey" for target in TARGETS]
 
 def not_recalled(server: Server) -> list[str]:
     """The lines of a log about what could not be recalled."""
-    return [line for line in server.log.splitlines() if "nothing recalled from" in line]
+    return [line for line in server.log.splitlines() if "could not search namespace " in line]
 
 
 @pytest.mark.usual(*VALKEY)

@@ -288,7 +288,7 @@ def test_whoever_runs_the_agent_is_told_why_the_model_failed(
     assert ": check OPENAI_API_KEY." in seen[0]
     other = Visitor(browser, fleet.fresh(UI=1, ALLOWED_HOSTS="agent.example"), provider)
     other.say("Why, from afar?", [Refuse(401)])
-    expect(other.failed("model_failed")).to_contain_text("saved. The server's log says why.")
+    expect(other.failed("model_failed")).to_contain_text("saved. The server's log has the reason.")
     expect(other.page.locator(".failure")).not_to_contain_text("401")
     other.leave()
 

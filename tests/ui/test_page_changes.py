@@ -245,7 +245,7 @@ def test_a_call_is_approved(waiting: Waiting) -> None:
 def test_a_call_is_denied_with_a_reason(waiting: Waiting) -> None:
     numbers = [order(), order()]
     prompt = waiting.ask(*numbers)
-    waiting.page.get_by_label("Reason of the denial").first.fill("not this one")
+    waiting.page.get_by_label("Reason for the denial").first.fill("not this one")
     waiting.page.keyboard.press("Enter")
     expect(waiting.page.locator(".tool .state").first).to_have_text("denied")
     assert waiting.page.evaluate("document.activeElement.ariaLabel") == "Approve delete_order"

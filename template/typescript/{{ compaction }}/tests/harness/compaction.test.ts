@@ -110,10 +110,10 @@ describe('a summary', () => {
   })
 })
 
-describe('a turn goes on without a summary', () => {
+describe('a turn continues without a summary', () => {
   function isWithoutSummary(client: Client, log: string[]): void {
     assert.deepEqual(client.model.conversations.at(-1), ['3', 'ok', '4'])
-    assert.match(log.join('\n'), /session ada: turn 4 goes on without a summary of 4 messages: /)
+    assert.match(log.join('\n'), /session ada: turn 4 continues without a summary of 4 messages: /)
     assert.doesNotMatch(log.join('\n'), /secret/)
   }
 

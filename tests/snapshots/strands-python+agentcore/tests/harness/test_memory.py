@@ -213,7 +213,7 @@ async def test_a_failing_or_hanging_memory_is_skipped(
         hits = await MemoryTurn(ADA, readers, policy=MemoryPolicy(), seconds=0.3).search("secret")
     assert [hit.collection for hit in hits] == ["good"]
     [line] = caplog.messages
-    assert line.startswith("nothing recalled from bad, /users/{actorId}/facts: ")
+    assert line.startswith("could not search namespace /users/{actorId}/facts of bad: ")
     assert "secret" not in line
 
 

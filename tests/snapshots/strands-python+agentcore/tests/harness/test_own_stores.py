@@ -85,7 +85,7 @@ async def test_a_hanging_store_is_skipped(
     client = MemoryClient(recall_timeout_seconds=0.3)
     await client.talk("ada", "Hello!")
     assert "manuals" in client.model.requests[0][-1]
-    assert "nothing recalled from store slow: no answer within 0.3 s" in caplog.messages
+    assert "could not search store slow: no answer within 0.3 s" in caplog.messages
 
 
 async def test_a_store_gets_committed_turns_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,7 +89,7 @@ async def test_without_a_summary_the_turn_continues(
     script_summaries(client, answer)
     await say(client, *PROMPTS[:4])
     assert client.model.requests[3] == ["user: prompt 3", "assistant: ok", "user: prompt 4"]
-    assert "session s: turn 4 goes on without a summary of 4 messages: " in caplog.text
+    assert "session s: turn 4 continues without a summary of 4 messages: " in caplog.text
     assert "secret" not in caplog.text
 
 

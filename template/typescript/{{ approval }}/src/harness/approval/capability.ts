@@ -11,10 +11,10 @@ import type { APPROVAL_SETTINGS } from './settings.ts'
 import { Answers, begin, byCall, findWaiting, wait } from './waiting.ts'
 
 const NO_REASON = 'no reason given'
-const SHORT = 200 // characters of arguments that fit in one line with the question
+const SHORT = 200 // maximum characters of arguments on the line of the question
 const FORM = 'Send {"approve": ["id", ...], "deny": [{"id": "...", "reason": "..."}, ...]}.'
 
-/** Stores pending turns and resumes them in any process that has the session. */
+/** Stores pending turns and resumes them in any process that can load the session. */
 export class Approval extends Capability<CoreSettings & SettingsOf<typeof APPROVAL_SETTINGS>> {
   override beginTurn(session: Session, turn: Turn): Promise<Stage | TurnResult | undefined> {
     return begin(session, turn)
@@ -45,7 +45,7 @@ export class Approval extends Capability<CoreSettings & SettingsOf<typeof APPROV
     return new Answers({ sessionId }, reasons)
   }
 
-  /** Ask for the approval of each call: y approves; any other text denies with this reason. */
+  /** Ask for each call: y approves; any other text denies, with the text as the reason. */
   override async ask(
     { sessionId, waiting, marks }: TurnResult,
     { actor }: TurnRequest,
@@ -68,7 +68,7 @@ export class Approval extends Capability<CoreSettings & SettingsOf<typeof APPROV
   }
 }
 
-/** Return the question for a call; no argument can imitate a line of it. */
+/** Return the question for a call. Arguments cannot imitate its lines. */
 function questionOf(tool: string, input: unknown): string {
   const name = visible(tool)
   const args = visible(JSON.stringify(input))

@@ -3,6 +3,6 @@
 import { integer } from '../settings.ts'
 
 export const APPROVAL_SETTINGS = {
-  /** How long a turn can be pending. */
+  /** The time limit of a pending turn. */
   waitingSeconds: integer(86400, 1, 31_536_000),
 }

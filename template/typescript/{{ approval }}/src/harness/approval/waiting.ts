@@ -13,12 +13,12 @@ import * as adapter from './adapter.ts'
 
 export type Reasons = ReadonlyMap<string, string | null>
 
-/** A request that resumes a turn: null for an approved call, or the reason of a denial. */
+/** A request that resumes a turn. Reason null approves a call; any other reason denies it. */
 export class Answers extends TurnRequest {
   readonly reasons: Reasons
 
-  constructor(asked: Omit<TurnFields, 'prompt'>, reasons: Reasons) {
-    super({ ...asked, prompt: '' })
+  constructor(fields: Omit<TurnFields, 'prompt'>, reasons: Reasons) {
+    super({ ...fields, prompt: '' })
     this.reasons = reasons
   }
 
@@ -30,16 +30,16 @@ export class Answers extends TurnRequest {
 /** A pending turn. */
 const WAITING = z.object({
   turn: z.int(),
-  key: z.string().nullable(), // of the last request
-  prompt_key: z.string().nullable(), // of the first request
+  key: z.string().nullable(), // the key of the last request
+  prompt_key: z.string().nullable(), // the key of the first request
   prompt: z.string(),
-  reply: z.string(), // so far
-  // An id has a mark: models reuse ids, and an answer is for one approval.
+  reply: z.string(), // the reply so far
+  // Ids end with a unique suffix: models reuse ids, but an answer applies to one approval only.
   calls: z.array(z.object({ id: z.string(), tool: z.string(), input: z.unknown() })),
-  until: z.int(), // in unix seconds
-  messages: z.array(z.unknown()), // of the turn
-  kept: z.record(z.string(), z.unknown()).optional().catch({}), // by capabilities
-  other: z.looseObject({}), // other state of the framework
+  until: z.int(), // Unix time in seconds
+  messages: z.array(z.unknown()), // the messages of the turn
+  kept: z.record(z.string(), z.unknown()).optional().catch({}), // data of capabilities
+  other: z.looseObject({}), // the framework's remaining state
 })
 export type Waiting = z.infer<typeof WAITING>
 
@@ -57,8 +57,8 @@ const CLAIMS = new LRUCache<string, Waiting>({
 /** Return the pending turn, or a turn that this process may have claimed. */
 export function findWaiting({ id, last }: Session): Waiting | undefined {
   const { pending, claim } = Object(last) as Partial<PendingData>
-  const stored = WAITING.safeParse(pending).data
-  const waiting = stored ?? CLAIMS.get(`${id} ${claim}`)
+  const pendingTurn = WAITING.safeParse(pending).data
+  const waiting = pendingTurn ?? CLAIMS.get(`${id} ${claim}`)
   return waiting && Date.now() / 1000 < waiting.until ? waiting : undefined
 }
 
@@ -73,7 +73,7 @@ export async function begin(session: Session, turn: Turn): Promise<Stage | TurnR
   const ids = waiting?.calls.map(({ id }) => id) ?? []
   const isAnswer = request instanceof Answers
   if (waiting && isAnswer && isEqual(new Set(ids), new Set(request.reasons.keys()))) {
-    return goOn(session, turn, waiting, request.reasons)
+    return resume(session, turn, waiting, request.reasons)
   }
   if (!waiting && !isAnswer) return undefined
   const repeated = session.findRepeated(turn)
@@ -94,11 +94,11 @@ export async function begin(session: Session, turn: Turn): Promise<Stage | TurnR
   return stage
 }
 
-async function goOn(
+async function resume(
   session: Session,
   turn: Turn,
   waiting: Waiting,
-  asked: Reasons,
+  reasons: Reasons,
 ): Promise<Stage> {
   const isReplacing = waiting.turn <= session.number
   turn.prompt = waiting.prompt
@@ -106,24 +106,24 @@ async function goOn(
   const end = isReplacing ? session.find(waiting.turn) : session.turns.length
   const stage = await session.stage(turn, end)
   stage.key = waiting.prompt_key
-  if ([...asked.values()].includes(null)) {
-    // No stream begins while the claim is saved: the store can still refuse it.
+  if ([...reasons.values()].includes(null)) {
+    // Start no stream before the claim is saved: the store may still reject it.
     turn.hasBegun = false
     await claim(stage, waiting)
     turn.hasBegun = true
   }
   turn.reply = waiting.reply
   turn.kept = waiting.kept ?? {}
-  stage.answers = adapter.answers(waiting, byCall(asked))
+  stage.answers = adapter.answers(waiting, byCall(reasons))
   stage.data = { ...waiting.other, messages: [...stage.data.messages, ...waiting.messages] }
   return stage
 }
 
-/** Return reasons by the ids that the model gave to calls, without the marks of the approval. */
+/** Return reasons by the model's call ids, without the suffix of the approval. */
 export function byCall(reasons: Reasons): Reasons {
-  const named = new Map<string, string | null>()
-  for (const [id, reason] of reasons) named.set(id.slice(0, id.lastIndexOf('.')), reason)
-  return named
+  const byId = new Map<string, string | null>()
+  for (const [id, reason] of reasons) byId.set(id.slice(0, id.lastIndexOf('.')), reason)
+  return byId
 }
 
 /**
@@ -141,7 +141,7 @@ async function claim(stage: Stage, waiting: Waiting): Promise<void> {
     return
   }
   const [taken, last] = committedOf(session)
-  // A unique claim tells this process from others that claim the same turn.
+  // A unique id distinguishes this claim from claims of other processes.
   const claimId = randomUUID()
   const name = `${id} ${claimId}`
   CLAIMS.set(name, waiting)
@@ -150,7 +150,7 @@ async function claim(stage: Stage, waiting: Waiting): Promise<void> {
     await session.save(taken, { ...last, claim: claimId } as LastTurn, stored)
     claimed = await sessions.store.load(id)
   } catch (error) {
-    // If the store has failed, the claim may be saved, now or later.
+    // After a store failure, the claim may still be saved, now or later.
     const isUnknown = error instanceof AgentError && error.type === 'store_unavailable'
     if (!isUnknown) CLAIMS.delete(name)
     throw error
@@ -181,9 +181,9 @@ export async function wait(
     throw new AgentError('model_failed', '', 'two pending tool calls have the same id')
   }
   const { messages, ...other } = taken.data
-  const mark = randomUUID().slice(0, 8)
+  const suffix = randomUUID().slice(0, 8)
   const calls = turn.waiting.map(({ id, name: tool, input }) => {
-    return { id: `${id}.${mark}`, tool, input }
+    return { id: `${id}.${suffix}`, tool, input }
   })
   const waiting: Waiting = {
     turn: number,
@@ -201,7 +201,7 @@ export async function wait(
   const empty: [FrameworkSnapshot, PendingData] = [{ ...taken, data: { messages: [] } }, none]
   const [before, last] = session.last ? committedOf(session) : empty
   const record: PendingData = { ...last, pending: waiting }
-  // A pending turn displaces no older turn.
+  // Throw instead of dropping older turns to make room for the pending turn.
   session.checkSize(serialize({ ...before, app_data: record }))
   await session.save(before, record, stage.stored)
   turn.waiting = callsOf(waiting)

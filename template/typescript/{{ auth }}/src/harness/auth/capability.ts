@@ -1,7 +1,7 @@
 // The capability that verifies tokens, binds requests to actors, and limits their use.
 //
-// API_TOKEN, a secret of this process, replaces each verified token. The server's own checks
-// accept only that secret, at every route that needs a token.
+// API_TOKEN, a secret of this process, replaces each verified token, because the server's own
+// checks accept only that secret, at every route that needs a token.
 
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http'
@@ -24,7 +24,7 @@ type Model = LanguageModel
 const NAMES = ACTOR_HEADERS.map((name) => name.toLowerCase())
 const TOKEN_NAME = TOKEN_HEADER.toLowerCase()
 const UNSET = 'AUTH_ISSUER is not set: with a model, `serve` needs it, or API_TOKEN.'
-const ALONE = 'Tokens of AUTH_ISSUER take the place of API_TOKEN: unset one of them.'
+const ALONE = 'Tokens of AUTH_ISSUER replace API_TOKEN: unset one of these settings.'
 const NO_AUDIENCE = 'AUTH_AUDIENCE is not set: tokens for other services would be accepted.'
 
 /** Accepts requests with a token of AUTH_ISSUER; routes that need no token stay open. */
@@ -40,7 +40,7 @@ export class Auth extends Capability<AuthSettings> {
     this.#keys = new Keys(settings.authIssuer)
     this.#tokens = new Tokens(settings, this.#keys)
     this.#problem = problemOf(settings)
-    // Before anything reads it.
+    // Now, before any other code reads it.
     if (settings.authIssuer) Object.assign(settings, { apiToken: randomUUID() })
   }
 
@@ -81,7 +81,7 @@ export class Auth extends Capability<AuthSettings> {
     return run()
   }
 
-  /** Count the tokens of models that this agent does not call itself. */
+  /** Count the tokens that tools added to the turn. */
   override async ended({ actor, charged }: Turn): Promise<void> {
     const tokens = charged.inputTokens + charged.outputTokens
     if (actor !== null && tokens > 0) await this.limits.spend(actor, tokens, Date.now() / 1000)
@@ -96,12 +96,12 @@ export class Auth extends Capability<AuthSettings> {
     return adapter.metered(model, new Meter(this.limits, actor, turn))
   }
 
-  /** Make a request one of its token's actor, or one without a token. Throws AgentError. */
+  /** Replace a request's token with its actor and API_TOKEN. Throws AgentError. */
   async #bind(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const { headers, headersDistinct: sent } = request
     const tokens = sent[TOKEN_NAME]?.map((token) => `Bearer ${token}`)
     const values = tokens ?? sent.authorization ?? []
-    const named = NAMES.flatMap((name) => sent[name] ?? [])
+    const actors = NAMES.flatMap((name) => sent[name] ?? [])
     for (const name of ['authorization', TOKEN_NAME, ...NAMES]) {
       delete headers[name]
       delete sent[name]
@@ -116,8 +116,8 @@ export class Auth extends Capability<AuthSettings> {
       if (!(error instanceof IssuerUnavailable)) throw error
       throw new AgentError('server_busy', 'Tokens cannot be verified now; retry later.')
     }
-    if (named.some((value) => value !== actor)) {
-      log('WARNING', 'refused: a header names a different actor than the token')
+    if (actors.some((value) => value !== actor)) {
+      log('WARNING', 'rejected a request: a header names a different actor than the token')
       throw new AgentError('session_forbidden', 'A header names a different actor than the token.')
     }
     const identityHeaders = {
@@ -131,17 +131,17 @@ export class Auth extends Capability<AuthSettings> {
   }
 }
 
-/** Return why the settings cannot work; '' if they can. */
+/** Return the reason why the settings cannot work, or ''. */
 function problemOf({ apiToken, authAudience, authIssuer }: AuthSettings): string {
   if (!authIssuer) return ''
   if (apiToken) return ALONE
   return authAudience ? '' : NO_AUDIENCE
 }
 
-/** Let a response with the status 401 say why the token is refused, as RFC 6750 does. */
-function challenge(response: ServerResponse, why: string): void {
+/** Add the reason for a rejected token to responses with status 401 (RFC 6750). */
+function challenge(response: ServerResponse, reason: string): void {
   const set = response.setHeader.bind(response)
-  const description = `error_description="The token is not accepted: ${why}."`
+  const description = `error_description="The token is not accepted: ${reason}."`
   response.setHeader = (name, value) =>
     set(name, name === 'WWW-Authenticate' ? `Bearer error="invalid_token", ${description}` : value)
 }

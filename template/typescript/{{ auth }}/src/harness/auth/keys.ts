@@ -5,20 +5,20 @@ import { createLocalJWKSet, errors, importJWK, type JWK, type JWTVerifyGetKey } 
 import { describe, log } from '../log.ts'
 import { LOOPBACK, PUBLIC } from './settings.ts'
 
-export const ALGORITHMS = ['RS256', 'ES256', 'EdDSA'] // neither "none" nor a shared secret
+export const ALGORITHMS = ['RS256', 'ES256', 'EdDSA'] // excludes "none" and shared secrets
 const SECONDS = 5 // for each of the two requests
-const FRESH_SECONDS = 600 // then the keys are read again, beside the turns
-const COOLDOWN_SECONDS = 5 // from the end of a try to the next
+const FRESH_SECONDS = 600 // after this time, turns refresh the keys in the background
+const COOLDOWN_SECONDS = 5 // between the end of a refresh and the next
 const MAX_BYTES = 1_000_000
 const MAX_KEYS = 100
 
-/** The keys of the issuer could not be read; the message says why. */
+/** The keys of the issuer could not be read. The message gives the reason. */
 export class IssuerUnavailable extends Error {}
 
 type KeySet = ReturnType<typeof createLocalJWKSet>
 type Fields = Record<string, unknown>
 
-/** The keys of one issuer. While it is down, those that were read last stay in use. */
+/** The keys of one issuer. While it is down, the last keys stay in use. */
 export class Keys {
   readonly #issuer: string
   #keys: KeySet | null = null
@@ -30,12 +30,12 @@ export class Keys {
     this.#issuer = issuer
   }
 
-  /** Return the key for the head of a token. Throws IssuerUnavailable and errors of jose. */
+  /** Return the key for the header of a token. Throws IssuerUnavailable and errors from jose. */
   readonly find: JWTVerifyGetKey = async (head, token) => {
     if (!this.#keys) await this.#refresh()
     else if (seconds() - this.#readAt > FRESH_SECONDS) void this.#refresh().catch(() => {})
     const keys = this.#keys
-    if (!keys) throw new IssuerUnavailable('its keys were never read')
+    if (!keys) throw new IssuerUnavailable('its keys have never been read')
     try {
       return await keys(head, token)
     } catch (error) {
@@ -50,31 +50,31 @@ export class Keys {
     const place = `${this.#issuer.replace(/\/+$/, '')}/.well-known/openid-configuration`
     const metadata = await get(place)
     if (metadata.issuer !== this.#issuer)
-      throw new IssuerUnavailable(`${place} is of another issuer`)
+      throw new IssuerUnavailable(`${place} names a different issuer`)
     const uri = String(metadata.jwks_uri)
     if (!this.#isAllowed(uri)) {
       throw new IssuerUnavailable(`${place}: jwks_uri must be an https address`)
     }
-    const { keys: listed } = await get(uri)
+    const { keys: candidates } = await get(uri)
     const keys: JWK[] = []
-    for (const key of Array.isArray(listed) ? listed.slice(0, MAX_KEYS) : []) {
+    for (const key of Array.isArray(candidates) ? candidates.slice(0, MAX_KEYS) : []) {
       if (await isUsable(key)) keys.push(key)
     }
     if (keys.length === 0) {
-      throw new IssuerUnavailable('it has no key for RS256, ES256 or EdDSA')
+      throw new IssuerUnavailable('the issuer has no key for RS256, ES256 or EdDSA')
     }
     this.#keys = createLocalJWKSet({ keys })
     this.#readAt = seconds()
   }
 
-  /** Whether keys may be read there: as AUTH_ISSUER, but also with a query. */
+  /** Whether to read keys from this address: as for AUTH_ISSUER, but it may have a query. */
   #isAllowed(uri: string): boolean {
     const [address = ''] = uri.split('?')
     const isHere = this.#issuer.startsWith('http:') && new RegExp(LOOPBACK).test(address)
     return (isHere || new RegExp(PUBLIC).test(address)) && !/[\s#]/.test(uri)
   }
 
-  /** Read the keys, unless it was just tried. All callers wait for the same try. */
+  /** Read the keys, unless the last attempt was recent. All callers await the same attempt. */
   async #refresh(): Promise<void> {
     if (this.#refreshing) return await this.#refreshing
     if (seconds() - this.#triedAt < COOLDOWN_SECONDS) return
@@ -89,7 +89,7 @@ export class Keys {
   }
 }
 
-/** Whether a key can verify signatures in one of the accepted ways. */
+/** Whether a key can verify signatures with an accepted algorithm. */
 async function isUsable(key: unknown): Promise<boolean> {
   if (typeof key !== 'object' || key === null) return false
   const { use = 'sig', kty, alg, crv } = key as JWK
@@ -112,7 +112,9 @@ async function get(url: string): Promise<Fields> {
     let size = 0
     for await (const chunk of answer.body ?? []) {
       size += chunk.length
-      if (size > MAX_BYTES) throw new IssuerUnavailable(`${url}: more than ${MAX_BYTES} bytes`)
+      if (size > MAX_BYTES) {
+        throw new IssuerUnavailable(`${url}: the response exceeds ${MAX_BYTES} bytes`)
+      }
       chunks.push(chunk)
     }
     const value: unknown = JSON.parse(Buffer.concat(chunks).toString())
@@ -121,7 +123,7 @@ async function get(url: string): Promise<Fields> {
     if (error instanceof IssuerUnavailable) throw error
     throw new IssuerUnavailable(`${url}: ${describe(error)}`)
   }
-  throw new IssuerUnavailable(`${url}: no JSON object`)
+  throw new IssuerUnavailable(`${url}: the response is not a JSON object`)
 }
 
 function seconds(): number {

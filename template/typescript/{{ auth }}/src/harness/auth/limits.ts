@@ -1,4 +1,4 @@
-// How many turns and tokens an actor may use, per minute and per day of UTC.
+// Limits an actor's turns and tokens per minute and per UTC day.
 
 import { LRUCache } from 'lru-cache'
 
@@ -10,7 +10,7 @@ const PERIODS = new Map([
   [60, 'minute'],
   [86_400, 'day'],
 ])
-const MAX_COUNTERS = 100_000 // per process; beyond it, the least recently used counters restart
+const MAX_COUNTERS = 100_000 // per process; above it, the least recently used counters restart
 
 type Kind = 'turns' | 'tokens'
 
@@ -49,7 +49,7 @@ export class Limits {
   constructor(settings: AuthSettings) {
     const limits = (minute: number, day: number) =>
       [...PERIODS.keys()]
-        .map((seconds, at): [number, number] => [seconds, [minute, day][at]!])
+        .map((seconds, index): [number, number] => [seconds, [minute, day][index]!])
         .filter(([, maximum]) => maximum > 0)
     this.#turns = limits(settings.actorTurnsPerMinute, settings.actorTurnsPerDay)
     this.#tokens = limits(settings.actorTokensPerMinute, settings.actorTokensPerDay)
@@ -60,7 +60,7 @@ export class Limits {
     return this.#tokens.length > 0
   }
 
-  /** Count a turn, or a fork. Throws AgentError if the actor has used up a limit. */
+  /** Count a turn or a fork. Throws AgentError if the actor has reached a limit. */
   async begin(actor: string): Promise<void> {
     const now = Date.now() / 1000
     const error = await this.spend(actor, 0, now)
@@ -72,9 +72,9 @@ export class Limits {
   }
 
   /**
-   * Count tokens; return an error if the actor had used up a limit before.
+   * Count tokens; return an error if the actor had already reached a limit.
    *
-   * A negative number takes back tokens that were counted at the same time `now`, in seconds.
+   * A negative number reverts tokens that were counted at the same time `now`, in seconds.
    */
   async spend(actor: string, tokens: number, now: number): Promise<AgentError | null> {
     let error: AgentError | null = null
@@ -97,7 +97,7 @@ export class Limits {
       return await this.counters.add(name, number, seconds)
     } catch (error) {
       if (!(error instanceof CountersUnavailable)) throw error
-      log('WARNING', `an actor was not limited: ${error.message}`)
+      log('WARNING', `limits were not applied to an actor: ${error.message}`)
       return 0
     }
   }

@@ -1,15 +1,15 @@
-// The tokens of requests to models: estimated when a request is sent, then those of its usage.
+// The tokens of model requests: estimated when a request is sent, then corrected by its usage.
 
 import type { Turn } from '../contract.ts'
 import type { Limits } from './limits.ts'
 
 const CHARS_PER_TOKEN = 4
 
-/** A request to a model, with its answer. */
+/** A request to a model and its response. */
 export class Request {
-  /** Sent and received. */
+  /** The number of characters sent and received. */
   chars: number
-  /** Tokens, as the provider counts them; 0 means unknown. */
+  /** The tokens that the provider reports; 0 means unknown. */
   usage = 0
   readonly #limits: Limits
   readonly #actor: string
@@ -22,12 +22,12 @@ export class Request {
     this.chars = chars
   }
 
-  /** Count the usage, or an estimate; return an error if a limit was used up before. */
+  /** Count the usage, or an estimate; return an error if a limit had already been reached. */
   count(): ReturnType<Limits['spend']> {
     return this.#count(this.usage || Math.floor(this.chars / CHARS_PER_TOKEN) + 1)
   }
 
-  /** Count nothing for a request that is not sent. */
+  /** Revert the count of a request that is not sent. */
   async cancel(): Promise<void> {
     await this.#count(0)
   }
@@ -52,10 +52,10 @@ export class Meter {
   }
 
   /**
-   * Count a request of `chars` characters, and return it. Its end corrects the count.
+   * Count a request of `chars` characters, and return it; call `count` at its end to correct it.
    *
-   * The first request of a turn is refused if the tokens of the actor are used up: another turn
-   * may have used them since this turn began. Throws AgentError.
+   * Rejects the first request of a turn if the actor has no tokens left: another turn may have
+   * used them since this turn began. Throws AgentError.
    */
   async begin(chars: number): Promise<Request> {
     const request = new Request(this.#limits, this.#actor, chars)

@@ -10,7 +10,7 @@ export const AUTH_SETTINGS = {
   authIssuer: string(`|${PUBLIC}|${LOOPBACK}`, 'an https address'),
   authAudience: string('|[ ,]*[^ ,].*', 'names with commas between them'),
   authActorClaim: string('[!-~]{1,64}', 'the name of a claim', 'sub'),
-  // 0 is no limit.
+  // 0 means no limit.
   actorTurnsPerMinute: integer(0, 0, NO_LIMIT),
   actorTurnsPerDay: integer(0, 0, NO_LIMIT),
   actorTokensPerMinute: integer(0, 0, NO_LIMIT),

@@ -8,11 +8,11 @@ import { ACTOR_ID } from '../contract.ts'
 import { ALGORITHMS, IssuerUnavailable, type Keys } from './keys.ts'
 import type { AuthSettings } from './settings.ts'
 
-const LEEWAY_SECONDS = 60 // by how much clocks may differ
+const LEEWAY_SECONDS = 60 // allowed difference between clocks
 const HASHED = 'sha256-'
 const FORM = /^([A-Za-z0-9_-]+\.){2}[A-Za-z0-9_-]*$/ // without padding
 
-/** The token is not accepted; the message says why, and nothing of the token. */
+/** The token is rejected. The message gives the reason, and quotes nothing from the token. */
 export class InvalidToken extends Error {}
 
 /** Verifies the tokens of one issuer. */
@@ -44,33 +44,33 @@ export class Tokens {
         clockTolerance: LEEWAY_SECONDS,
         requiredClaims: ['exp'],
       })
-      // Some issuers, such as Amazon Cognito, name the client of an access token instead.
+      // Some issuers, such as Amazon Cognito, put the client's id into access tokens instead.
       const audience = payload.aud ?? payload.client_id
-      const named = Array.isArray(audience) ? audience : [audience]
-      if (named.some((one) => this.#audiences.includes(one as string))) return payload
+      const names = Array.isArray(audience) ? audience : [audience]
+      if (names.some((name) => this.#audiences.includes(name as string))) return payload
     } catch (error) {
       if (error instanceof IssuerUnavailable) throw error
       throw new InvalidToken(reasonOf(error))
     }
-    throw new InvalidToken('it is for another audience')
+    throw new InvalidToken('it is for a different audience')
   }
 }
 
 function reasonOf(error: unknown): string {
   if (error instanceof errors.JWTExpired) return 'it has expired'
   if (error instanceof errors.JWSSignatureVerificationFailed) return 'its signature is wrong'
-  if (error instanceof errors.JWKSNoMatchingKey) return 'its key is not one of the issuer'
-  if (error instanceof errors.JWKSMultipleMatchingKeys) return 'its key is not one of the issuer'
-  if (error instanceof errors.JOSEAlgNotAllowed) return 'it is signed in a way that is not accepted'
+  if (error instanceof errors.JWKSNoMatchingKey) return 'the issuer has no such key'
+  if (error instanceof errors.JWKSMultipleMatchingKeys) return 'the issuer has no such key'
+  if (error instanceof errors.JOSEAlgNotAllowed) return 'its signature algorithm is not accepted'
   if (!(error instanceof errors.JWTClaimValidationFailed)) return 'it is not valid'
   if (error.reason === 'missing') return 'it lacks exp or iss'
-  return error.claim === 'iss' ? 'it is of another issuer' : 'it is not valid yet'
+  return error.claim === 'iss' ? 'it is from a different issuer' : 'it is not valid yet'
 }
 
 /**
  * Return a claim as an actor id: unchanged if valid, or else its SHA-256.
  *
- * Nobody can choose a claim that looks like the hash of another claim.
+ * A claim that looks like a hash is hashed too, so no claim can imitate the hash of another.
  */
 export function actorId(value: string): string {
   const isId = ACTOR_ID.test(value) && !value.includes('/') && !value.startsWith(HASHED)

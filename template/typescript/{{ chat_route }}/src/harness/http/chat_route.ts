@@ -20,9 +20,9 @@ type Response = Parameters<Handler>[1]
 type Part = { type: string; [field: string]: unknown }
 type Fields = Record<string, unknown>
 type Answers = { approve: unknown[]; deny: { id: unknown; reason?: unknown }[] }
-/** The routes for a page with useChat; the chat's id is the session's. */
+/** The routes for a page with useChat; the id of the chat is the session id. */
 export class ChatRoute extends Capability {
-  /** Return why a turn failed, to show it behind the message, or nothing. */
+  /** Return the reason for a failed turn, to append to the message, or ''. */
   explain: (error: AgentError) => Promise<string> = async () => ''
 
   override routes(): Routes {
@@ -31,8 +31,8 @@ export class ChatRoute extends Capability {
     const post: Handler = async (request, response, runtime) => {
       response.setHeader('Cache-Control', 'no-store')
       const read = () => readRequest(request, response, runtime)
-      const [asked, last] = await runtime.turns.reading(read)
-      await relay(response, runtime, asked, new UiEvents(last, this.explain))
+      const [turnRequest, last] = await runtime.turns.reading(read)
+      await relay(response, runtime, turnRequest, new UiEvents(last, this.explain))
     }
 
     const get: Handler = async (request, response, runtime) => {
@@ -41,11 +41,11 @@ export class ChatRoute extends Capability {
       const sessionId = readId(response, ids.length === 1 ? ids[0] : null)
       const actor = readActor(request, runtime)
       const text = await runtime.turns.reading(() => {
-        // One at a time: a large session blocks the process for a moment.
+        // Read one session at a time, because a large session blocks the process for a moment.
         const read = lastRead.then(async () => {
           return serialize(uiMessages(await runtime.sessions.read(sessionId, actor)))
         })
-        // Then others are served; a timer that began at once would count the time of the read.
+        // Serve other requests first. A timer started earlier would include the time of the read.
         lastRead = Promise.allSettled([read]).then(() => setImmediate().then(() => sleep(10)))
         return read
       })
@@ -64,65 +64,65 @@ export class ChatRoute extends Capability {
 }
 
 interface PageState {
-  /** The number of the last turn above the message; null if the page does not say. */
-  readonly after: number | null
-  /** The id of the user's message of that turn. */
-  readonly afterId: string | null
-  /** The id of the message that is sent again. */
-  readonly replaced: string | null
-  /** The last turn that the page knows. */
-  readonly seen: number | null
+  /** The number of the turn above the message, or null if unknown. */
+  readonly previousTurn: number | null
+  /** The id of the user's message in that turn. */
+  readonly previousId: string | null
+  /** The id of the message to replace. */
+  readonly replacedId: string | null
+  /** The number of the last turn that the page shows. */
+  readonly lastTurn: number | null
 }
 
 /** A request for a turn that follows the turns on the page, or replaces a turn. */
 class PageRequest extends TurnRequest {
-  readonly shown: PageState
+  readonly page: PageState
 
-  constructor(asked: TurnFields, shown: PageState) {
-    super(asked)
-    this.shown = shown
+  constructor(fields: TurnFields, page: PageState) {
+    super(fields)
+    this.page = page
   }
 
-  /** A message that is sent again is answered again. */
+  /** A replaced message gets a new reply, even with the same key. */
   override get isRepeatable(): boolean {
-    return this.shown.replaced === null
+    return this.page.replacedId === null
   }
 
   /** Return the number of turns to keep. */
   override follow(session: Session): number {
-    const { replaced, after, afterId, seen } = this.shown
+    const { replacedId, previousTurn, previousId, lastTurn } = this.page
     const { waiting } = session
     const committed = waiting ? waiting.turn - 1 : session.number // committed turns on the page
-    const shown = committed + (waiting ? 1 : 0)
-    if (shown > 0 && seen !== null && seen !== shown) throw conflict()
-    const first = session.number - session.turns.length + 1
-    const position = POSITION.exec(replaced ?? '')
+    const visible = committed + (waiting ? 1 : 0)
+    if (visible > 0 && lastTurn !== null && lastTurn !== visible) throw conflict()
+    const start = session.number - session.turns.length + 1
+    const position = POSITION.exec(replacedId ?? '')
     const numbers = numbersOf(session)
-    let number = numbers.get(replaced ?? '')
-    if (number === undefined && after !== null) {
-      // A page can show a branch that the session no longer has.
-      const isKnown = afterId === null || numbers.has(afterId) || POSITION.test(afterId)
-      if (shown > 0 && after >= first && !isKnown) throw conflict()
-      number = Math.min(after, committed) + 1
+    let number = numbers.get(replacedId ?? '')
+    if (number === undefined && previousTurn !== null) {
+      // The page may show a branch that the session no longer has.
+      const isKnown = previousId === null || numbers.has(previousId) || POSITION.test(previousId)
+      if (visible > 0 && previousTurn >= start && !isKnown) throw conflict()
+      number = Math.min(previousTurn, committed) + 1
     } else if (number === undefined && position) {
-      number = first + session.find(Number(position[1]))
-    } else if (number === undefined && replaced && shown > 0 && seen === null) {
+      number = start + session.find(Number(position[1]))
+    } else if (number === undefined && replacedId && visible > 0 && lastTurn === null) {
       throw conflict()
     }
     number ??= session.number + 1
-    return Math.min(Math.max(number - first, 0), session.turns.length)
+    return Math.min(Math.max(number - start, 0), session.turns.length)
   }
 }
 
 function conflict(): AgentError {
-  const what = 'The session has changed. Reload it; nothing was saved.'
-  return new AgentError('session_conflict', what)
+  const message = 'The session has changed. Reload it; nothing was saved.'
+  return new AgentError('session_conflict', message)
 }
 
 /**
- * A reply as the parts of the UI message stream; tools are dynamic, as a page knows none.
+ * A reply as the parts of the UI message stream; tools are dynamic: a page declares none.
  *
- * `last` is the last message of the page: the user's, or the reply that goes on.
+ * `last` is the last message of the page: the user's, or the reply to continue.
  */
 class UiEvents extends Events {
   override readonly headers = {
@@ -154,7 +154,7 @@ class UiEvents extends Events {
     return part('start', { messageId: this.#id })
   }
 
-  /** Return the parts for a chunk, the first time after the recalled texts and denials. */
+  /** Return the parts of a chunk; recalled memories and denials come before the first. */
   override formatChunk(chunk: Chunk, turn: Turn): string {
     const parts = this.#begin(turn)
     if (typeof chunk === 'string') return parts + this.#text(chunk)
@@ -170,7 +170,7 @@ class UiEvents extends Events {
     return part('source-url', { sourceId: `source-${this.#sources}`, url, title })
   }
 
-  /** Return the last parts of a turn that is committed, or waits for approvals. */
+  /** Return the last parts of a committed or pending turn. */
   override formatResult({ waiting, marks, usage, ...result }: TurnResult, turn: Turn): string {
     let parts = this.#begin(turn) + this.#endText()
     for (const { id, name, input } of waiting) {
@@ -184,7 +184,7 @@ class UiEvents extends Events {
     return parts + part('finish', { finishReason, messageMetadata: metadata }) + DONE
   }
 
-  /** Return the last parts of a turn that failed; nothing was saved. */
+  /** Return the last parts of a failed turn. */
   override async formatError(failure: AgentError): Promise<string> {
     const { type, message } = failure
     const errorText = `${type}: ${message}${await this.#explain(failure)}`
@@ -221,7 +221,7 @@ class UiEvents extends Events {
   }
 }
 
-/** Read the request of a page, and the last of its messages. */
+/** Return the turn that a page requests, and the last message of the page. */
 async function readRequest(
   request: Request,
   response: Response,
@@ -240,54 +240,57 @@ async function readRequest(
     if (answers) return [answers.of(caller), last]
   }
   if (last.role !== 'user') {
-    throw new AgentError('invalid_request', 'The last message must be one of role user.')
+    throw new AgentError('invalid_request', 'The last message must have role user.')
   }
   const messageId = body.messageId ?? null
-  const seen = body.seen ?? null
-  const isNamed = messageId === null || typeof messageId === 'string'
-  if (!isNamed || !(seen === null || isNumber(seen))) {
-    const what = 'Send messageId as the id of a message, and seen as the number of a turn, or 0.'
-    throw new AgentError('invalid_request', what)
+  const lastSeen = body.seen ?? null
+  const isId = messageId === null || typeof messageId === 'string'
+  if (!isId || !(lastSeen === null || isNumber(lastSeen))) {
+    const message = 'Send messageId as the id of a message, and seen as a turn number or 0.'
+    throw new AgentError('invalid_request', message)
   }
   if (!Array.isArray(last.parts) || !last.parts.every(isText)) {
-    throw new AgentError('invalid_request', 'The parts of a message must be texts.')
+    throw new AgentError('invalid_request', 'The parts of a message must be text.')
   }
   const text = last.parts.map(({ text: part }) => part).join('')
   const prompt = checkPrompt(text, runtime.settings.maxPromptChars)
   const actor = readActor(request, runtime)
   const { id } = last
   if (typeof id !== 'string' || !KEY.test(id)) {
-    const what = 'The id of a message is 1 to 128 visible ASCII characters.'
-    throw new AgentError('invalid_request', what)
+    const message = 'The id of a message must have 1 to 128 visible ASCII characters.'
+    throw new AgentError('invalid_request', message)
   }
-  const replaced = body.trigger === 'regenerate-message' ? id : messageId
-  // A page of assistant-ui sends all messages that it shows, and its tools.
-  const all = Array.isArray(body.messages) ? body.messages : []
-  const isWhole = all.length > 1 || (all[0] && 'tools' in body)
-  const above = isWhole ? lastTurn(all.slice(0, -1)) : { after: null, afterId: null }
-  const asked = { sessionId, actor, key: id, prompt, headers }
-  return [new PageRequest(asked, { replaced, ...above, seen }), last]
+  const replacedId = body.trigger === 'regenerate-message' ? id : messageId
+  // assistant-ui sends all messages of its page, and its tools.
+  const pageMessages = Array.isArray(body.messages) ? body.messages : []
+  const isWhole = pageMessages.length > 1 || (pageMessages[0] && 'tools' in body)
+  const previous = isWhole
+    ? previousOf(pageMessages.slice(0, -1))
+    : { previousTurn: null, previousId: null }
+  const fields = { sessionId, actor, key: id, prompt, headers }
+  return [new PageRequest(fields, { replacedId, ...previous, lastTurn: lastSeen }), last]
 }
 
-/** Return the number of the last turn that a page shows, or 0, and the id of its prompt. */
-function lastTurn(messages: unknown[]): Pick<PageState, 'after' | 'afterId'> {
-  let [after, afterId, promptId]: [number, string | null, string | null] = [0, null, null]
+/** Return the number of the last turn in the messages, or 0, and the id of its prompt. */
+function previousOf(messages: unknown[]): Pick<PageState, 'previousTurn' | 'previousId'> {
+  let previousTurn = 0
+  let [previousId, promptId]: [string | null, string | null] = [null, null]
   for (const message of messages) {
     const { role, id, metadata } = fieldsOf(message)
     if (role === 'user' && typeof id === 'string') promptId = id
     const { turn } = fieldsOf(metadata)
     if (!isNumber(turn)) continue
-    after = turn
-    afterId = promptId
+    previousTurn = turn
+    previousId = promptId
   }
-  return { after, afterId }
+  return { previousTurn, previousId }
 }
 
 /** Return a page's answers to pending calls, in the form of POST /invocations. */
 function readAnswers({ role, parts }: Fields): Answers {
   const answers: Answers = { approve: [], deny: [] }
-  const answered = role === 'assistant' && Array.isArray(parts) ? parts.map(fieldsOf) : []
-  for (const { state, approval } of answered) {
+  const partList = role === 'assistant' && Array.isArray(parts) ? parts.map(fieldsOf) : []
+  for (const { state, approval } of partList) {
     const { id, approved, reason } = fieldsOf(approval)
     if (state !== 'approval-responded') continue
     if (approved === true) answers.approve.push(id)
@@ -304,9 +307,9 @@ function isNumber(value: unknown): value is number {
   return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0
 }
 
-function readId(response: Response, given: unknown): string {
-  // assistant-ui makes such ids.
-  const id = typeof given === 'string' ? given.replace(/^__(?=LOCALID_)/, '') : given
+function readId(response: Response, value: unknown): string {
+  // assistant-ui adds this prefix.
+  const id = typeof value === 'string' ? value.replace(/^__(?=LOCALID_)/, '') : value
   if (typeof id !== 'string' || !SESSION_ID.test(id)) throw new AgentError('invalid_session_id')
   response.setHeader(SESSION_HEADER, id)
   return id
@@ -320,7 +323,7 @@ function isText(value: unknown): value is { text: string } {
   return isObject(value) && value.type === 'text' && typeof value.text === 'string'
 }
 
-/** Return the numbers of the turns by the ids of their prompts, which are their keys. */
+/** Return turn numbers by the ids of their prompts. A prompt's id is the key of its turn. */
 function numbersOf(session: Session): Map<string, number> {
   const { last, number, turns, waiting } = session
   const numbers = new Map<string | null, number>()
@@ -332,21 +335,21 @@ function numbersOf(session: Session): Map<string, number> {
   return numbers as Map<string, number>
 }
 
-/** Return the messages of a session, and those of the turn that waits, if one does. */
+/** Return the messages of a session, including its pending turn. */
 function uiMessages(session: Session): object[] {
   const { data, number, waiting } = session
-  const start = session.turns[0]?.at ?? data.messages.length // behind a summary
+  const start = session.turns[0]?.at ?? data.messages.length // after a summary
   const turns = readTurns(data.messages.slice(start))
   const ids = new Map([...numbersOf(session)].map(([id, turn]) => [turn, id]))
   const first = number - turns.length + 1
-  let shown = turns.map(([prompt, chunks], index) => {
+  let exchanges = turns.map(([prompt, chunks], index) => {
     return { turn: first + index, prompt, parts: partsOf(chunks) }
   })
   if (waiting) {
-    shown = shown.filter(({ turn }) => turn < waiting.turn)
-    shown.push({ ...waiting, parts: waitingParts(waiting) })
+    exchanges = exchanges.filter(({ turn }) => turn < waiting.turn)
+    exchanges.push({ ...waiting, parts: waitingParts(waiting) })
   }
-  const messages = shown.flatMap(({ turn, prompt, parts }) => {
+  const messages = exchanges.flatMap(({ turn, prompt, parts }) => {
     const id = ids.get(turn) ?? `turn-${turn}`
     return [
       { id, role: 'user', parts: [{ type: 'text', text: prompt }] },
@@ -357,27 +360,27 @@ function uiMessages(session: Session): object[] {
 }
 
 function summaryNote(turn: number): object {
-  const which = turn > 1 ? `Turns 1 to ${turn} are` : 'Turn 1 is'
-  const text = `${which} gone: the agent has a summary of earlier messages.`
+  const subject = turn > 1 ? `Turns 1 to ${turn} are` : 'Turn 1 is'
+  const text = `${subject} gone: the agent has a summary of earlier messages.`
   return { id: 'summary', role: 'system', parts: [{ type: 'text', text }], metadata: { turn } }
 }
 
-/** Return the finished parts of the turn and its pending calls, without calls that still run. */
+/** Return the finished parts and the pending calls of a turn, but not its running calls. */
 function waitingParts({ messages, reply, calls }: WaitingTurn): Part[] {
   const parts = readTurns([...messages]).flatMap(([, chunks]) => partsOf(chunks))
-  const done = parts.filter(({ state }) => state !== 'input-available')
-  // Strands keeps the message that makes the calls apart.
-  const rest = reply.slice(done.map(({ text }) => text ?? '').join('').length)
-  if (rest) done.push(...partsOf([rest]))
-  const asked = calls.flatMap(({ id, tool: name, input }) =>
+  const finished = parts.filter(({ state }) => state !== 'input-available')
+  // Strands stores the message with the calls separately.
+  const rest = reply.slice(finished.map(({ text }) => text ?? '').join('').length)
+  if (rest) finished.push(...partsOf([rest]))
+  const pending = calls.flatMap(({ id, tool: name, input }) =>
     partsOf([{ id: callId(id), name, input }]).map((part) => {
       return { ...part, state: 'approval-requested', approval: { id } }
     }),
   )
-  return [...done, ...asked]
+  return [...finished, ...pending]
 }
 
-/** Return the id of a call that waits, given the id of its approval. */
+/** Return the id of a pending call from the id of its approval. */
 function callId(approval: unknown): string {
   return String(approval).replace(/\.[^.]*$/, '')
 }
@@ -393,9 +396,9 @@ function partsOf(chunks: (string | ToolCall | ToolResult)[]): Part[] {
       tools.set(toolCallId, tool)
       parts.push(tool)
     } else if (typeof chunk !== 'string') {
-      const done = { state: 'output-available', output: valueOf(chunk) }
-      const failed = { state: 'output-error', errorText: chunk.text }
-      Object.assign(tools.get(chunk.id) ?? {}, chunk.isError ? failed : done)
+      const success = { state: 'output-available', output: valueOf(chunk) }
+      const failure = { state: 'output-error', errorText: chunk.text }
+      Object.assign(tools.get(chunk.id) ?? {}, chunk.isError ? failure : success)
     } else if (last?.type === 'text') {
       last.text += chunk
     } else {
@@ -405,7 +408,7 @@ function partsOf(chunks: (string | ToolCall | ToolResult)[]): Part[] {
   return parts
 }
 
-/** Return the part of a result as it arrives. */
+/** Return the stream part for a tool result. */
 function resultPart(result: ToolResult): string {
   const { id: toolCallId, text: errorText, isError } = result
   const dynamic = true

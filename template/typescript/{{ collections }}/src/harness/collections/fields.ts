@@ -4,7 +4,7 @@ import { z } from 'zod'
 
 import type { Document, Findings } from './reader.ts'
 
-/** Return the schema of a text that matches a pattern; `description` is for the error. */
+/** Return the schema of a string that matches a pattern; `description` is for the error. */
 export function text(pattern: string, description: string) {
   return z.string().regex(new RegExp(`^(?:${pattern})$`), `Input should be ${description}`)
 }

@@ -67,9 +67,9 @@ export class Document {
 export function finding(id: string, file: string, line: number, message: string): Finding {
   const text = [...message.replace(UNPRINTABLE, '\ufffd')]
   const isLong = text.length > MAX_MESSAGE_CHARS
-  const shown = isLong ? `${text.slice(0, MAX_MESSAGE_CHARS - 1).join('')}…` : text.join('')
+  const shortened = isLong ? `${text.slice(0, MAX_MESSAGE_CHARS - 1).join('')}…` : text.join('')
   const severity = id.startsWith('AML-E') ? 'error' : 'warning'
-  return diagnostic(id, shown, severity, file.replace(UNPRINTABLE, '\ufffd'), line)
+  return diagnostic(id, shortened, severity, file.replace(UNPRINTABLE, '\ufffd'), line)
 }
 
 /** Read the file at `path`; findings show it as `file`. Never throws. */

@@ -23,22 +23,22 @@ import { type Utterance, SIZES, transcript, unmark } from './summary.ts'
 
 type Settings = CoreSettings & SettingsOf<typeof COMPACTION_SETTINGS>
 
-const PAUSE = 600_000 // milliseconds without a new try after a summary that failed
+const PAUSE = 600_000 // milliseconds after a failed summary without another attempt
 
 /** The summary failed. The message gives the reason and quotes no content. */
 class NoSummaryError extends Error {}
 
-/** The last summary failed recently, so this turn did not try again. */
+/** The last summary failed recently, so this turn made no attempt. */
 class PausedError extends NoSummaryError {
   override message = 'the last summary failed less than 10 minutes ago'
 }
 
-/** Summarizes the messages that a full session drops. If that fails, drops them anyway. */
+/** Summarizes the messages that a full session drops. If it fails, only drops them. */
 export class Compaction extends Capability<Settings> {
   readonly #before: readonly Capability[]
   /** By digest: a retried turn reuses the summary that it already paid for. */
   readonly #summaries = new LRUCache<string, string>({ max: 64 })
-  /** When the last summary of a session failed, in milliseconds of `now`. */
+  /** The times of failed summaries by session, as returned by `now`. */
   readonly #failures = new LRUCache<string, number>({ max: 1024 })
   /** The clock, in milliseconds. */
   now = (): number => performance.now()
@@ -50,7 +50,7 @@ export class Compaction extends Capability<Settings> {
     this.#before = before
   }
 
-  /** The model that summarizes. */
+  /** The name of the summary model. */
   get modelName(): string {
     const { model, compactionModel } = this.settings
     return model === 'offline' ? model : compactionModel || model
@@ -61,17 +61,17 @@ export class Compaction extends Capability<Settings> {
     const { compactionTimeoutSeconds: seconds, turnTimeoutSeconds: limit } = this.settings
     const findings: Finding[] = []
     if (name && model === 'offline') {
-      const what = 'COMPACTION_MODEL has no effect while MODEL is not set.'
-      findings.push(diagnostic('SET-COMPACTION_MODEL', what, 'warning'))
+      const message = 'COMPACTION_MODEL has no effect while MODEL is not set.'
+      findings.push(diagnostic('SET-COMPACTION_MODEL', message, 'warning'))
     } else if (name && name === model) {
-      const what = 'COMPACTION_MODEL is the same as MODEL. Remove it.'
-      findings.push(diagnostic('SET-COMPACTION_MODEL', what, 'warning'))
+      const message = 'COMPACTION_MODEL is the same as MODEL. Remove it.'
+      findings.push(diagnostic('SET-COMPACTION_MODEL', message, 'warning'))
     }
     if (seconds >= limit) {
-      const what =
+      const message =
         `COMPACTION_TIMEOUT_SECONDS is ${seconds}, not below TURN_TIMEOUT_SECONDS=${limit}: ` +
         'a turn with a summary can take more than twice as long.'
-      findings.push(diagnostic('SET-COMPACTION_TIMEOUT_SECONDS', what, 'warning'))
+      findings.push(diagnostic('SET-COMPACTION_TIMEOUT_SECONDS', message, 'warning'))
     }
     return findings
   }
@@ -99,65 +99,65 @@ export class Compaction extends Capability<Settings> {
     const digest = createHash('sha256')
       .update(serialize([sessionId, turns, dropped]))
       .digest('hex')
-    let known = this.#summaries.get(digest)
-    if (known === undefined) {
-      const began = performance.now()
+    let summary = this.#summaries.get(digest)
+    if (summary === undefined) {
+      const startedAt = performance.now()
       const count = dropped.length - at
       try {
         this.#checkPause(sessionId)
-        const asked = await this.#summarize(turn, dropped.slice(0, at), dropped.slice(at))
-        const [text, tokens] = asked
-        const milliseconds = Math.round(performance.now() - began)
-        const what = `summarized ${count} messages in ${milliseconds} ms${tokens}`
-        log('INFO', `session ${sessionId}: turn ${number} ${what}`)
-        known = text
+        const earlier = dropped.slice(0, at)
+        const [text, tokens] = await this.#summarize(turn, earlier, dropped.slice(at))
+        const milliseconds = Math.round(performance.now() - startedAt)
+        const result = `summarized ${count} messages in ${milliseconds} ms${tokens}`
+        log('INFO', `session ${sessionId}: turn ${number} ${result}`)
+        summary = text
         this.#summaries.set(digest, text)
       } catch (error) {
         signal.throwIfAborted()
         const isKnown = error instanceof NoSummaryError
-        const why = isKnown ? error.message : `the model failed: ${describe(error)}`
+        const reason = isKnown ? error.message : `the model failed: ${describe(error)}`
         if (!(error instanceof PausedError)) this.#failures.set(sessionId, this.now())
-        const what = `goes on without a summary of ${count} messages: ${why}`
-        log('WARNING', `session ${sessionId}: turn ${number} ${what}`)
+        const result = `continues without a summary of ${count} messages: ${reason}`
+        log('WARNING', `session ${sessionId}: turn ${number} ${result}`)
         return dropped.slice(0, at)
       }
     }
     return adapter.write([
-      ['user', mark(known, turns)],
+      ['user', mark(summary, turns)],
       ['assistant', REPLY],
     ])
   }
 
-  /** Throw PausedError if the last summary of a session failed a short time ago. */
+  /** Throw PausedError if the last summary of a session failed recently. */
   #checkPause(sessionId: string): void {
-    const failed = this.#failures.get(sessionId)
-    if (failed !== undefined && this.now() - failed < PAUSE) throw new PausedError()
+    const failedAt = this.#failures.get(sessionId)
+    if (failedAt !== undefined && this.now() - failedAt < PAUSE) throw new PausedError()
   }
 
-  /** End the pause: the next summary is of other messages. */
+  /** End the pause: the next summary covers other messages. */
   override committed({ sessionId }: Turn): void {
     this.#failures.delete(sessionId)
   }
 
-  /** Return a summary and a text with its token counts. */
+  /** Return a summary, and its token counts as text. */
   async #summarize(
     turn: Turn,
     before: unknown[],
     messages: unknown[],
   ): Promise<[text: string, tokens: string]> {
-    const [first] = adapter.read(before)
-    const earlier = unmark(typeof first?.[1] === 'string' ? first[1] : '')
+    const [utterance] = adapter.read(before)
+    const earlier = unmark(typeof utterance?.[1] === 'string' ? utterance[1] : '')
     const utterances = [...adapter.read(messages)]
-    const found = await this.#open()
-    if (!found) return [offlineSummary(earlier, utterances), '']
-    const model = wrapModel(this.#before, found, turn.actor, turn)
+    const client = await this.#open()
+    if (!client) return [offlineSummary(earlier, utterances), '']
+    const model = wrapModel(this.#before, client, turn.actor, turn)
     const { compactionTimeoutSeconds: seconds } = this.settings
-    const late = `it took longer than COMPACTION_TIMEOUT_SECONDS=${seconds}`
+    const reason = `it took longer than COMPACTION_TIMEOUT_SECONDS=${seconds}`
     const answer = await withinTime(
       seconds,
       turn.signal,
       (stop) => askShorter(model, earlier, utterances, stop),
-      () => new NoSummaryError(late),
+      () => new NoSummaryError(reason),
     )
     const { inputTokens, outputTokens, isWhole } = answer
     const text = answer.text.toWellFormed().trim()
@@ -173,29 +173,29 @@ export class Compaction extends Capability<Settings> {
   async #open(): Promise<LanguageModel | undefined> {
     if (!this.model && this.modelName !== 'offline') {
       const { buildModel } = await this.load.model()
-      // Requests for summaries share no prefix, so caching them would only cost.
+      // Requests for summaries share no prefix, so prompt caching would only add costs.
       this.model = buildModel({ ...this.settings, model: this.modelName, promptCache: 0 })
     }
     return this.model
   }
 }
 
-/** Return the answer to a transcript, a shorter one if the model cannot read it all. */
+/** Return the answer to a transcript; shorten the transcript if it is too long for the model. */
 async function askShorter(
   model: LanguageModel,
   earlier: string,
   utterances: Utterance[],
   signal: AbortSignal,
 ): Promise<Answer> {
-  const about = (size: number) => {
+  const askWith = (size: number) => {
     return ask(model, INSTRUCTIONS, transcript(earlier, utterances, size), LONGEST, signal)
   }
   for (const size of SIZES.slice(0, -1)) {
     try {
-      return await about(size)
+      return await askWith(size)
     } catch (error) {
       if (!isTooLong(error)) throw error
     }
   }
-  return about(SIZES.at(-1) ?? 0)
+  return askWith(SIZES.at(-1) ?? 0)
 }

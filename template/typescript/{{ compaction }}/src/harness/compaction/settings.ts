@@ -3,8 +3,8 @@
 import { integer, string } from '../settings.ts'
 
 export const COMPACTION_SETTINGS = {
-  /** The model that summarizes; '' means MODEL. */
+  /** The summary model; '' means MODEL. */
   compactionModel: string(),
-  /** How long a turn waits for a summary. */
+  /** The time limit of a summary. */
   compactionTimeoutSeconds: integer(30, 1, 86_400),
 }

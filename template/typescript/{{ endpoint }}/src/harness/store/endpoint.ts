@@ -37,7 +37,7 @@ const DATA_FIELDS = ['messages', 'state', 'system_prompt']
 /** The key in `data.state` for undocumented fields. No agent uses this key. */
 const RECORD = '_agent_template_session'
 const NOT_MARKED = 'the endpoint did not store the marker of a quarantined snapshot in `data.state`'
-/** Stands for a stored snapshot that is not JSON. */
+/** Represents a stored snapshot that is not JSON. */
 const UNREADABLE = Symbol('unreadable')
 
 type Fields = Record<string, unknown>
@@ -57,7 +57,7 @@ export interface Condition {
   noneMatch?: string | null | undefined
 }
 
-/** The answer to an operation, with an HTTP status also over Lambda. */
+/** The answer to an operation, with an HTTP status even over Lambda. */
 export interface Answer {
   status: number
   value?: unknown
@@ -325,7 +325,7 @@ class AttemptError extends Error {
 /**
  * The six operations of the contract, with retries.
  *
- * Methods throw StoreUnavailable, also for a response that violates the contract.
+ * Methods throw StoreUnavailable, including for responses that violate the contract.
  */
 export class EndpointClient {
   readonly contact: string

@@ -66,22 +66,22 @@ export interface StoredTurn {
 export function readCases(names: readonly string[], folder = 'evals'): Case[] {
   const schema = JSON.parse(readFileSync(`${folder}/schema.json`, 'utf8'))
   const validate = new Ajv2020({ allErrors: true, strict: false }).compile(schema)
-  const known = new Map<string, Case>()
+  const casesByName = new Map<string, Case>()
   for (const path of globSync(`${folder}/*.{yaml,yml}`).toSorted()) {
     if (path.endsWith('promptfooconfig.yaml')) continue
     for (const item of read(path.replaceAll('\\', '/'), validate)) {
-      const same = known.get(item.name)
+      const same = casesByName.get(item.name)
       const errors = same ? [`${item.place}: ${same.place} has the same name`] : item.errors
       const name = same ? item.place : item.name
-      known.set(name, { ...item, name, errors })
+      casesByName.set(name, { ...item, name, errors })
     }
   }
-  const unknown = names.filter((name) => !known.has(name))
+  const unknown = names.filter((name) => !casesByName.has(name))
   for (const name of unknown) {
     const errors = [`there is no case ${name} in ${folder}/*.yaml`]
-    known.set(name, { name, place: '', data: {}, errors })
+    casesByName.set(name, { name, place: '', data: {}, errors })
   }
-  return [...known.values()].filter(({ name, errors }) => {
+  return [...casesByName.values()].filter(({ name, errors }) => {
     // The name of an invalid case is unknown, so report invalid cases too.
     const isSuspect = unknown.length > 0 && errors.length > 0
     return names.length === 0 || names.includes(name) || isSuspect

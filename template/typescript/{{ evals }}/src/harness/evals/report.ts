@@ -75,7 +75,7 @@ export function table(all: Runs, before: Runs): string {
   return [`${'case'.padEnd(width)}  tokens  seconds  result`, ...lines].join('\n')
 }
 
-/** Return the tokens or the seconds of runs. */
+/** Return the total tokens or seconds of runs. */
 export function sum(runs: readonly Run[], field: 'seconds' | 'tokens'): number {
   return runs.reduce((total, run) => total + (run[field] ?? 0), 0)
 }

@@ -75,7 +75,7 @@ export class Runner {
     if (model === 'offline' && !turns.every(({ offline }) => offline)) {
       return { ...run, skipped: 'MODEL is not set, and a turn has no `offline` lines' }
     }
-    const began = performance.now()
+    const startedAt = performance.now()
     const work = (signal: AbortSignal) => this.#takeTurns(data, run, signal)
     try {
       if (errors.length === 0) {
@@ -87,7 +87,7 @@ export class Runner {
       const failure = `it raised ${constructor.name}: ${String(message).slice(0, 200)}`
       run.failures.push(isLate ? `it did not end within ${seconds} s` : failure)
     }
-    run.seconds = round(performance.now() - began)
+    run.seconds = round(performance.now() - startedAt)
     run.tokens = run.turns.reduce((sum, { tokens }) => sum + tokens, 0)
     return run
   }
@@ -131,7 +131,7 @@ export class Runner {
         { caseData, caseTurn, failures },
       )
       const turn = new Turn(request, emit)
-      const began = performance.now()
+      const startedAt = performance.now()
       const failure = await runtime.start(turn, { signal: stop }).then(() => null, asAgentError)
       stop.throwIfAborted()
       if (failure?.retryAfter) {
@@ -146,7 +146,7 @@ export class Runner {
         outcome: failure?.type ?? turn.outcome,
         detail: failure?.detail ? ` (${failure.detail})` : '',
         tokens: turn.usage.inputTokens + turn.usage.outputTokens,
-        seconds: round(performance.now() - began),
+        seconds: round(performance.now() - startedAt),
       }
     }
   }

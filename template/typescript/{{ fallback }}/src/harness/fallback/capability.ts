@@ -28,7 +28,7 @@ export class Fallback extends Capability<Settings> {
   override check(): Finding[] {
     const { model: first, modelFallback: second } = this.settings
     if (!second) {
-      const hint = 'MODEL_FALLBACK is not set: no other model answers when MODEL fails.'
+      const hint = 'MODEL_FALLBACK is not set: if MODEL fails, no other model answers.'
       return [diagnostic('SET-MODEL_FALLBACK', hint, 'warning')]
     }
     if (first === 'offline') {
@@ -58,7 +58,7 @@ export class Fallback extends Capability<Settings> {
     return second ? [`Fallback: ${second}, when ${first} fails`] : []
   }
 
-  /** Give the turn both models. */
+  /** Let failed calls of the turn fall back to the second model. */
   override prepare(turn: Turn, options: Options): void {
     const { modelFallback: name, fallbackSeconds } = this.settings
     if (!name) return

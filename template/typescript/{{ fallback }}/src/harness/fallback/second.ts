@@ -7,7 +7,7 @@ import type { LanguageModel } from '../echo_model.ts'
 
 type Model = LanguageModel
 
-// Descriptions of temporary failures: by status, or else by name.
+// Patterns of temporary failures: by status, otherwise by name.
 const STATUS = /HTTP ([45]\d\d)/
 const TEMPORARY_STATUS = /^(408|409|429|5\d\d)$/
 const TEMPORARY = new RegExp(
@@ -16,13 +16,13 @@ const TEMPORARY = new RegExp(
 )
 // Connection failures are temporary only before an answer.
 const DISCONNECTED = /ECONN|EPIPE|ENOTFOUND|EAI_AGAIN|UND_ERR_SOCKET|APIConnectionError/
-// Errors and ends that this process caused.
+// Errors and aborts that this process caused.
 const LASTING = /AgentError|AbortError|ContextWindowOverflow/
 
-const LATE = new DOMException('The first content did not come in time.', 'TimeoutError')
-const REPLACED = new DOMException('Another model answers.', 'AbortError')
+const LATE = new DOMException('No content arrived in time.', 'TimeoutError')
+const REPLACED = new DOMException('The fallback model answers.', 'AbortError')
 
-/** Return whether a failure may be temporary; `hasAnswered`: an answer began before it. */
+/** Return whether a failure may be temporary; `hasAnswered`: the model had begun an answer. */
 function isTemporary(error: unknown, hasAnswered: boolean): boolean {
   const reason = describe(error)
   if (LASTING.test(reason)) return false
@@ -32,7 +32,7 @@ function isTemporary(error: unknown, hasAnswered: boolean): boolean {
   return TEMPORARY.test(reason) || (!hasAnswered && DISCONNECTED.test(reason))
 }
 
-/** A call of the first model: `signal` ends it, and `hasAnswered` says that its answer began. */
+/** A call of the first model: `signal` ends it; `hasAnswered`: it has begun an answer. */
 export interface FirstCall {
   readonly signal: AbortSignal
   hasAnswered: boolean
@@ -41,7 +41,7 @@ export interface FirstCall {
 /**
  * Switches calls of one turn to the fallback model.
  *
- * The first model has `seconds` for its first content: text, reasoning or a tool call.
+ * The first model must send content (text, reasoning or a tool call) within `seconds`.
  */
 export class FallbackSwitch {
   readonly seconds: number
@@ -59,13 +59,13 @@ export class FallbackSwitch {
   /**
    * Call the first model; `begin` returns when it has sent content.
    *
-   * Return the result of `begin`, or undefined and the fallback model: then the first call
-   * has been aborted. Its signal also follows `outer`. Throws an error that is not temporary.
+   * Return the result of `begin`, or undefined and the fallback model after aborting the first
+   * call. Aborting `outer` aborts the first call too. Throws errors that are not temporary.
    */
   async replace<T>(
     outer: AbortSignal | undefined,
     begin: (call: FirstCall) => Promise<T>,
-  ): Promise<[begun: T, model: null] | [begun: undefined, model: Model]> {
+  ): Promise<[result: T, model: null] | [result: undefined, model: Model]> {
     const controller = new AbortController()
     const signal = outer ? AbortSignal.any([controller.signal, outer]) : controller.signal
     const call = { signal, hasAnswered: false }
@@ -84,12 +84,12 @@ export class FallbackSwitch {
   /** Return the fallback model, or throw the error if it is not temporary. */
   async #switchModel(error: unknown, hasAnswered: boolean): Promise<Model> {
     if (!isTemporary(error, hasAnswered) || this.#turn.signal.aborted) throw error
-    const what = `session ${this.#turn.sessionId}: MODEL failed, calling MODEL_FALLBACK`
-    log('WARNING', `${what}: ${describe(error)}`)
+    const event = `session ${this.#turn.sessionId}: MODEL failed, calling MODEL_FALLBACK`
+    log('WARNING', `${event}: ${describe(error)}`)
     return this.#build()
   }
 
-  /** Set the detail of the log line: the fallback model answers. */
+  /** Record in the turn's log line that the fallback model answers. */
   answers(): void {
     this.#turn.detail = `answered by ${this.#name}`
   }

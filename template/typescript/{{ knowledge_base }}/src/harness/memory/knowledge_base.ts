@@ -1,7 +1,7 @@
 // A memory in an Amazon Bedrock knowledge base: its API calls.
 //
-// Texts are documents in a data source of type CUSTOM. Their attribute `namespace` has the owner.
-// Their ids begin with the namespace too, because the list of documents has no attributes.
+// Texts are documents in a data source of type CUSTOM. Their attribute `namespace` names the owner.
+// Their ids also begin with the namespace, because lists of documents omit attributes.
 
 import type {
   BedrockAgent,
@@ -169,7 +169,7 @@ export class KnowledgeBase implements Memory {
     }
   }
 
-  /** Return the knowledge base, its data source if the file has one, and its search type. */
+  /** Return the knowledge base, its data source if the file names one, and its search type. */
   async describe(): Promise<{
     base: Partial<Description>
     source: Partial<DataSource> | null
@@ -301,7 +301,7 @@ function chunksOf<T>(items: readonly T[]): T[][] {
 
 function documentOf(id: string, data: string, attributes: Metadata): KnowledgeBaseDocument {
   const inlineAttributes = Object.entries(attributes)
-    // The service cannot filter by other attributes.
+    // The service cannot filter by empty values or longer keys.
     .filter(([key, value]) => value !== '' && key.length <= MAX_KEY_CHARS)
     .map(([key, stringValue]) => ({ key, value: { type: 'STRING' as const, stringValue } }))
   return {

@@ -23,9 +23,11 @@ export async function checkKnowledgeBase(
     report('AML-W243', message, 'knowledge_base_id_secret')
   }
   const { type = '' } = base.knowledgeBaseConfiguration ?? {}
-  const known: string | undefined = TYPES[type as keyof typeof TYPES]
-  if (known !== search) {
-    const hint = known ? `set search to "${known}"` : 'memories need type VECTOR or MANAGED'
+  const searchType: string | undefined = TYPES[type as keyof typeof TYPES]
+  if (searchType !== search) {
+    const hint = searchType
+      ? `set search to "${searchType}"`
+      : 'memories need type VECTOR or MANAGED'
     report('AML-E115', `The knowledge base is of type ${type}: ${hint}.`, 'search')
   }
   const kind = source?.dataSourceConfiguration?.type ?? 'CUSTOM'

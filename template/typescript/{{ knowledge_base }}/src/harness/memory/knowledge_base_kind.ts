@@ -19,7 +19,7 @@ export const knowledgeBase: Kind = {
     const named: Named = []
     if (project.reads.includes(id)) named.push(['Recall', allow('bedrock', ['Retrieve'], base)])
     if (project.isWritable(collection)) {
-      // AWS also asks for the right to start an ingestion job.
+      // AWS also requires permission to start an ingestion job.
       const verbs = ['IngestKnowledgeBaseDocuments', 'StartIngestionJob']
       verbs.push('GetKnowledgeBaseDocuments') // for the status of documents
       named.push(['Record', allow('bedrock', verbs, base)])
@@ -29,7 +29,7 @@ export const knowledgeBase: Kind = {
 
   erasureStatements: ({ backend, writeback }, arn) => {
     const verbs = ['ListKnowledgeBaseDocuments']
-    // AWS also asks for the right to start an ingestion job.
+    // AWS also requires permission to start an ingestion job.
     if (writeback.enabled) verbs.push('DeleteKnowledgeBaseDocuments', 'StartIngestionJob')
     return [['Erase', allow('bedrock', verbs, resource(backend as KnowledgeBaseConfig, arn))]]
   },

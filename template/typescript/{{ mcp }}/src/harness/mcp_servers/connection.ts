@@ -21,7 +21,7 @@ const MAX_MESSAGES = 1000 // of a server during a call, before the call fails
 const MAX_ERROR_CHARS = 200 // of a server's error message
 const MAX_RESPONSE_BYTES = 67_108_864
 const MAX_RECEIVED_CHARS = 100_000 // of a result, before MAX_RESULT_CHARS cuts it
-// A server's process needs these variables behind a proxy or with a private CA.
+// Behind a proxy or with a private CA, a server's process needs these variables.
 const PROXIES = ['HTTP_PROXY', 'HTTPS_PROXY', 'ALL_PROXY', 'NO_PROXY']
 const CERTIFICATES = ['SSL_CERT_FILE', 'SSL_CERT_DIR', 'REQUESTS_CA_BUNDLE', 'NODE_EXTRA_CA_CERTS']
 const PASSED_VARIABLES = [...PROXIES, ...PROXIES.map((name) => name.toLowerCase()), ...CERTIFICATES]

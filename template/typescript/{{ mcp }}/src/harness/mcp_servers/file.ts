@@ -91,7 +91,7 @@ export function readServers({ mcpFile: file }: McpSettings): [Declaration[], Fin
   }
   const [servers, findings]: [Declaration[], FindingRow[]] = [[], []]
   for (const key of Object.keys(data)) {
-    const message = `Field '${key}' is ignored: known is mcpServers.`
+    const message = `Field '${key}' is ignored: only mcpServers is supported.`
     if (key !== 'mcpServers') findings.push(['MCP-IGNORED', message, lineOf(text, [key])])
   }
   for (const [name, server] of Object.entries(declared)) {
@@ -191,7 +191,7 @@ function* checkValues(
   const known = Object.keys(FIELDS[typeOf(server)] ?? {})
   for (const key of Object.keys(server)) {
     if (key === 'disabled' || known.includes(key)) continue
-    const message = `Field '${key}' is ignored: known are ${known.join(', ')}.`
+    const message = `Field '${key}' is ignored: supported fields are ${known.join(', ')}.`
     yield ['MCP-IGNORED', message, lineOf(text, [...place, key])]
   }
   for (const [variable, reason] of unknown) {

@@ -88,7 +88,7 @@ export class RepairedTool {
     if (Object.hasOwn(merged, 'type') && !isObjectType(merged.type)) {
       throw new NotRepairableError('its schema is not of type object')
     }
-    // Every `$ref` points into the root, also in a part with its own definitions.
+    // Every `$ref` points into the root, even in a part with its own definitions.
     const { $defs, definitions } = this.#root
     const shared = {
       ...(isObject($defs) && { $defs }),

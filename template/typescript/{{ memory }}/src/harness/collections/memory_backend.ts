@@ -43,7 +43,7 @@ export const DEFAULT = NamespaceConfig.parse({})
 /** The fields that all kinds of memory use. */
 export interface MemoryConfig {
   readonly retrieval_config?: RetrievalConfig | undefined
-  /** Maximum number of texts per event that joins turns; undefined: no maximum. */
+  /** Maximum number of texts per event that joins several turns; undefined: no maximum. */
   readonly batch_size?: number
   readonly extraction?: 'model' | 'none'
 }

@@ -10,7 +10,7 @@ import { eventsOf, toRecord } from './record.ts'
 
 const SESSION = 'outside-turns' // the session id of added texts
 
-/** Some stores did not add a text; `failures` has the reasons by store name. */
+/** Some stores did not add the text; `failures` maps their names to the reasons. */
 export class NotAdded extends Error {
   readonly failures: Readonly<Failures>
 
@@ -40,10 +40,10 @@ export class ActorMemory {
   }
 
   /**
-   * Send a text to the stores now, and wait for them.
+   * Send text to the stores now, and wait for them.
    *
-   * Throws as `add` does in a turn. Throws NotAdded if some stores failed: retry only these,
-   * because the others would store it twice.
+   * Throws as `add` does in a turn. Throws NotAdded if some stores failed: retry only these
+   * stores, because the others would store the text twice.
    */
   async add(text: string, options: AddOptions = {}): Promise<void> {
     this.#turn.add(text, options)
@@ -79,7 +79,7 @@ export class ActorMemory {
  * Throws RangeError for an invalid actor id.
  */
 export function ofActor(capabilities: readonly Capability[], actor: string): ActorMemory {
-  const found = capabilities.find((capability) => capability instanceof LongTermMemory)
-  if (!found) throw new Error('This agent has no long-term memory.')
-  return new ActorMemory(found, actor)
+  const longTerm = capabilities.find((capability) => capability instanceof LongTermMemory)
+  if (!longTerm) throw new Error('This agent has no long-term memory.')
+  return new ActorMemory(longTerm, actor)
 }

@@ -23,11 +23,11 @@ export class Clients {
     this.#recallSeconds = recallSeconds
   }
 
-  /** Return the client of this name; the first call creates it. */
+  /** Return the client with this name; the first call creates it. */
   get<T extends { destroy(): void }>(name: string, make: () => Promise<T>): Promise<T> {
-    const known = this.#clients.get(name) ?? make()
-    this.#clients.set(name, known)
-    return known as Promise<T>
+    const client = this.#clients.get(name) ?? make()
+    this.#clients.set(name, client)
+    return client as Promise<T>
   }
 
   /** Call a service within a time limit. Throws MemoryUnavailable. */

@@ -25,7 +25,7 @@ export type Metadata = Readonly<Record<string, string>>
 /**
  * A text to record, its metadata, and the names of its stores; undefined: all writable stores.
  *
- * `isFact`: added by a tool or own code, and stored unchanged.
+ * `isFact`: a tool or your code added it, so it is stored unchanged.
  */
 export type Utterance = readonly [
   role: 'USER' | 'ASSISTANT',
@@ -63,7 +63,7 @@ export interface MemoryEvent {
   readonly token: string
   readonly at: Date
   /** The start times of its turns. */
-  readonly began: readonly Date[]
+  readonly startTimes: readonly Date[]
   /** The value of {projectId}, if namespaces need it. */
   readonly projectId: string | null
 }
@@ -73,7 +73,7 @@ export type Namespaces = Record<string, NamespaceConfig>
 
 /** The long-term memory of one collection. Calls have a time limit, and throw MemoryUnavailable. */
 export interface Memory {
-  /** The file or service, for people; without secrets. */
+  /** The file or service for messages, without secrets. */
   readonly contact: string
   /** A note for the report of `forget`, or ''. */
   readonly afterErasure: string
@@ -93,7 +93,7 @@ export interface Memory {
   /**
    * Return at most `topK` (1 to 100) records for a query of at most 10,000 UTF-16 units.
    *
-   * With `metadata`, return only records that have it.
+   * Return only records that have all of `metadata`.
    */
   retrieve(
     namespace: Namespace,
@@ -119,7 +119,7 @@ export interface Memory {
   records(namespace: Namespace): AsyncIterable<string[]>
 
   /**
-   * Return the namespaces with the actor as a segment that hold records, in any order.
+   * Return the namespaces that hold records and have the actor as a segment, in any order.
    *
    * Empty if the memory cannot list records outside the declared namespaces.
    */
@@ -132,14 +132,14 @@ export interface Memory {
 /** A collection of long-term memory as this agent uses it. */
 export interface MemoryCollection {
   readonly id: string
-  /** From its file, for models. */
+  /** From the collection file, for models. */
   readonly description: string
   readonly lifetime: string
   readonly memory: Memory
   readonly isRead: boolean
   readonly isWritable: boolean
   readonly isErasable: boolean
-  /** Maximum number of texts per event that joins turns. */
+  /** Maximum number of texts per event that joins several turns. */
   readonly batchSize: number
   /** Whether a model extracts facts before it stores them. */
   readonly extracts: boolean

@@ -11,7 +11,7 @@ import { linesOf } from './erasure_report.ts'
 import { erasurePolicyFile, makeErasurePolicy, makePolicy, policyFile } from './iam.ts'
 import { LongTermMemory } from './long_term.ts'
 
-/** Erase an actor's sessions, events and records; exit with 1 if some remain. */
+/** Erase an actor's sessions, events and records; exit with status 1 if any remain. */
 export async function forget(args: string[], load: LoadCapabilities): Promise<void> {
   const [text, flag] = [{ type: 'string' }, { type: 'boolean' }] as const
   const { actor, json } = parseArgs({ args, options: { actor: text, json: flag } }).values

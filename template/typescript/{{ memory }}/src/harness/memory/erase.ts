@@ -36,7 +36,7 @@ export class Erasure {
       if (memory instanceof LocalMemory) {
         this.report.notes.push(`collection ${id} was searched in ${memory.contact}`)
       } else if (local.exists) {
-        this.#memories.push([collection, local, []]) // a file from trials without the service
+        this.#memories.push([collection, local, []]) // a file from a trial without the service
       }
     }
   }
@@ -48,8 +48,8 @@ export class Erasure {
         entry[2] = await entry[1].sessions(this.report.actor)
       })
     }
-    const known = new Set(this.#memories.flatMap(([, , sessions]) => sessions))
-    await this.#longTerm.eraseSessions(this.report, [...known].toSorted())
+    const candidates = new Set(this.#memories.flatMap(([, , sessions]) => sessions))
+    await this.#longTerm.eraseSessions(this.report, [...candidates].toSorted())
     for (const [collection, memory, sessions] of this.#memories) {
       await this.#eraseMemory(collection, memory, sessions)
     }
@@ -121,7 +121,7 @@ export class Erasure {
     )
   }
 
-  /** Erase from the owner's stores with `erase`: the SDK's interface has no erasure. */
+  /** Erase from the owner's stores with `erase`: the SDK's interface cannot erase. */
   async #eraseOwnStores(): Promise<void> {
     const { could_not: failures, notes, actor } = this.report
     try {
@@ -219,18 +219,18 @@ interface Scope {
 }
 
 /**
- * Return the actor's own namespaces: each template, cut after {actorId}.
+ * Return the actor's own namespaces: each template up to {actorId}.
  *
  * `sessions` are the actor's sessions, for templates with {sessionId}.
  */
 export function erasureScope(
-  given: Iterable<string>,
+  templateList: Iterable<string>,
   identity: Who,
   sessions: readonly string[],
 ): Scope {
   const [missing, shared]: [string[], string[]] = [[], []]
   const namespaces = new Map<string, Namespace>()
-  const templates = identity.actor.includes('/') ? [] : [...new Set(given)]
+  const templates = identity.actor.includes('/') ? [] : [...new Set(templateList)]
   if (identity.actor.includes('/')) shared.push('an actor id with a / has no records')
   for (const template of templates) {
     const part = actorsPart(template)
@@ -290,9 +290,9 @@ function actorsPart(template: string): string {
 function mayBeOfOthers(namespace: Namespace, template: string, actor: string): boolean {
   const segments = segmentsOf(namespace.path)
   let pattern = ''
-  const above = segmentsOf(template).slice(0, segments.length).join('/')
-  for (const [at, part] of above.split(PLACEHOLDER).entries()) {
-    if (at % 2 === 0) pattern += part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
+  const prefix = segmentsOf(template).slice(0, segments.length).join('/')
+  for (const [index, part] of prefix.split(PLACEHOLDER).entries()) {
+    if (index % 2 === 0) pattern += part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
     else if (part !== 'actorId') pattern += '[^/]+'
     else pattern += pattern.includes('<actor>') ? '\\k<actor>' : '(?<actor>[^/]+)'
   }

@@ -14,7 +14,7 @@ export interface Hit extends MemoryRecord {
   readonly collection: string
 }
 
-/** Hits, best first; `failures` has the reasons of failed stores, by name. */
+/** Hits, best first; `failures` maps the names of failed stores to reasons. */
 export interface Found extends Array<Hit> {
   readonly failures: Readonly<Record<string, string>>
 }
@@ -32,7 +32,7 @@ export interface InjectionContext {
   readonly messages: readonly unknown[]
 }
 
-/** Reasons by store name. */
+/** The reasons for failures, by store name. */
 export type Failures = Record<string, string>
 
 /** The stores of a text, by name (default: all), and its metadata. */
@@ -46,7 +46,7 @@ export interface FindOptions extends AddOptions {
   readonly maxSearchResults?: number | undefined
 }
 
-/** Return the hits as text for a model, or ''; skip hits that exceed the maximum length. */
+/** Return the hits as text for a model, or ''; skip hits that would exceed the limit. */
 export function memoryBlock(hits: readonly Hit[]): string {
   const escape = (text: string) => text.replace(/[&<>"]/g, (character) => ESCAPES[character]!)
   const lines = [HEAD]

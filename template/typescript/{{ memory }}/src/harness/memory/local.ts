@@ -62,7 +62,7 @@ export class LocalMemory implements Memory {
     return existsSync(this.#path)
   }
 
-  /** Return at most `topK` records for a query, best first; of equal texts, the newest. */
+  /** Return at most `topK` records, best first, and only the newest of equal texts. */
   async retrieve(
     namespace: Namespace,
     query: string,
@@ -70,7 +70,7 @@ export class LocalMemory implements Memory {
     _identity: Who,
     metadata: Metadata,
   ): Promise<MemoryRecord[]> {
-    const wanted = wordsOf(query)
+    const queryWords = wordsOf(query)
     const filters = Object.entries(metadata)
     const { records } = await this.#exclusive(() => this.#read(MAX_ROWS))
     const newest = new Map<string, MemoryRecord>()
@@ -79,15 +79,16 @@ export class LocalMemory implements Memory {
       if (!namespace.holds(where) || newest.has(text)) continue
       if (!filters.every(([key, value]) => row.metadata?.[key] === value)) continue
       const words = wordsOf(text)
-      const score = [...wanted].filter((word) => words.has(word)).length / (wanted.size || 1)
+      const count = [...queryWords].filter((word) => words.has(word)).length
+      const score = count / (queryWords.size || 1)
       newest.set(text, { id, text, score, namespace: where, createdAt })
     }
-    const found = [...newest.values()].filter(({ score }) => score > 0)
+    const matches = [...newest.values()].filter(({ score }) => score > 0)
     const isQuestion = ({ text }: MemoryRecord) => Number(text.endsWith('?'))
-    found.sort((a, b) => isQuestion(a) - isQuestion(b) || b.score - a.score)
+    matches.sort((a, b) => isQuestion(a) - isQuestion(b) || b.score - a.score)
     // An earlier question matches the words of the query, but must not outrank a fact.
     let lowest = 1
-    const ranked = found.map((hit) => ({ ...hit, score: (lowest = Math.min(lowest, hit.score)) }))
+    const ranked = matches.map((hit) => ({ ...hit, score: (lowest = Math.min(lowest, hit.score)) }))
     return ranked.slice(0, topK)
   }
 
@@ -184,7 +185,7 @@ export class LocalMemory implements Memory {
       else if (record.success) rows.records.push(record.data)
       else if (!this.#hasWarned) {
         this.#hasWarned = true
-        log('WARNING', `${this.#path} has unreadable lines; they are ignored`)
+        log('WARNING', `${this.#path} has unreadable lines, which are ignored`)
       }
     }
     return rows
@@ -197,10 +198,10 @@ export class LocalMemory implements Memory {
       const temporary = `${this.#path}.tmp`
       const idOf = (row: { event?: string; record?: string }) => row[kind] ?? ''
       const rows = [...events, ...records]
-      const kept = rows.filter((row) => !ids.has(idOf(row)))
-      if (kept.length < rows.length) {
+      const remaining = rows.filter((row) => !ids.has(idOf(row)))
+      if (remaining.length < rows.length) {
         try {
-          await writeFile(temporary, linesOf(kept), { mode: 0o600 })
+          await writeFile(temporary, linesOf(remaining), { mode: 0o600 })
           await rename(temporary, this.#path)
         } catch (error) {
           await rm(temporary, { force: true })
@@ -233,7 +234,7 @@ function linesOf(rows: readonly object[]): string {
   return rows.map((row) => `${JSON.stringify(row)}\n`).join('')
 }
 
-/** Return the significant words of a text, without the s of a plural. */
+/** Return the significant words of text, without a plural s. */
 function wordsOf(text: string): Set<string> {
   const stop = new Set(STOP.split(' '))
   const folded = text.toUpperCase().toLowerCase() // ß is ss

@@ -17,11 +17,11 @@ import { KINDS } from './kinds.ts'
 import { LocalMemory } from './local.ts'
 import { defaultTemplate, resolve } from './namespaces.ts'
 import { MemoryPolicy, policyOf } from './policy.ts'
-import { current, MemoryTurn, type Notes } from './recall.ts'
+import { MemoryTurn, type Notes, turnStorage } from './recall.ts'
 import { type Extract, type Memories, Recorder } from './record.ts'
 import type { MemorySettings } from './settings.ts'
 
-// Of a store: providers refuse a tool whose description is too long.
+// Per store, because providers reject tools with long descriptions.
 const MAX_DESCRIPTION_CHARS = 200
 const SLASH = 'An actor id must not contain /: the namespaces of two actors could overlap.'
 
@@ -102,8 +102,8 @@ export class LongTermMemory extends Capability<MemorySettings> implements Memori
 
   override describe(): string[] {
     return this.collections.map(({ memory }) => {
-      const how = memory instanceof LocalMemory ? 'in' : 'contacts'
-      return `Long-term memory: ${how} ${memory.contact}`
+      const verb = memory instanceof LocalMemory ? 'in' : 'contacts'
+      return `Long-term memory: ${verb} ${memory.contact}`
     })
   }
 
@@ -114,7 +114,7 @@ export class LongTermMemory extends Capability<MemorySettings> implements Memori
     if (this.actorRequired() && actor?.includes('/')) throw new AgentError('invalid_actor', SLASH)
     const memoryTurn = this.turnOf(actor ?? '', sessionId, turn)
     this.turns.set(turn, memoryTurn)
-    current.enterWith(memoryTurn)
+    turnStorage.enterWith(memoryTurn)
     addMemory(this, memoryTurn, options)
   }
 
@@ -133,7 +133,7 @@ export class LongTermMemory extends Capability<MemorySettings> implements Memori
     if (memoryTurn) record(this, memoryTurn, messages)
   }
 
-  /** Record the session's turns that wait for later turns. */
+  /** Record the session's batched turns now. */
   override sessionEnded(sessionId: string): void {
     this.recorder.flush(sessionId)
   }
@@ -141,7 +141,7 @@ export class LongTermMemory extends Capability<MemorySettings> implements Memori
   /** Record the texts of a committed turn, and its added texts. */
   record(turn: MemoryTurn, texts: readonly Utterance[]): void {
     turn.isOver = true
-    this.recorder.record(turn.identity, [...texts, ...turn.added], turn.began)
+    this.recorder.record(turn.identity, [...texts, ...turn.added], turn.startedAt)
   }
 
   /** Ends an actor's sessions. SessionErasure replaces it. */
@@ -149,7 +149,7 @@ export class LongTermMemory extends Capability<MemorySettings> implements Memori
     report.notes.push('no session store was searched: sessions are in process memory', LATER)
   }
 
-  /** Check the writers, and create clients. Throws AgentError if the memories cannot work. */
+  /** Check the writers, and create clients. Throws AgentError if the settings do not allow it. */
   override async open(): Promise<void> {
     this.policy = await policyOf(this.load)
     try {

@@ -9,7 +9,7 @@ export interface Who {
   readonly projectId: string | null
 }
 
-/** A namespace; with `isSubtree`, also all namespaces below it. */
+/** A namespace; if `isSubtree`, it includes all namespaces below. */
 export class Namespace {
   /** Such as /users/alice/. */
   readonly path: string
@@ -35,7 +35,8 @@ export class Namespace {
 /**
  * Fill in the placeholders of a template; a final `/*` includes all namespaces below.
  *
- * Values are not expanded again. Throws RangeError, also if two actors' namespaces could overlap.
+ * Values are not expanded again. Throws RangeError for an invalid
+ * template, and if the namespaces of two actors could overlap.
  */
 export function resolve(template: string, identity: Who): Namespace {
   const values: Record<string, unknown> = {
@@ -50,20 +51,20 @@ export function resolve(template: string, identity: Who): Namespace {
     }
   }
   const isSubtree = template.endsWith('/*')
-  // A replacement function, because `$` is special in a replacement string.
+  // Not a replacement string, in which `$` would be special.
   const path = (isSubtree ? template.slice(0, -1) : template).replace(
     /\{(\w+)\}/g,
-    (found, name) => {
-      if (!Object.hasOwn(values, name)) return found
+    (placeholder, name) => {
+      if (!Object.hasOwn(values, name)) return placeholder
       const value = values[name]
       if (typeof value !== 'string' || !value)
-        throw new RangeError(`${template}: ${found} has no value`)
+        throw new RangeError(`${template}: ${placeholder} has no value`)
       if (!/[/*]/.test(value)) return value
-      throw new RangeError(`${template}: the value of ${found} contains / or *`)
+      throw new RangeError(`${template}: the value of ${placeholder} contains / or *`)
     },
   )
   const rest = /\{\w*\}?|[}*]/.exec(path)
-  if (rest) throw new RangeError(`${template}: ${rest[0]} is not a known placeholder`)
+  if (rest) throw new RangeError(`${template}: ${rest[0]} is an unknown placeholder`)
   if (normalised(path) === '//') throw new RangeError(`${template}: the namespace is empty`)
   return new Namespace(normalised(path), isSubtree)
 }

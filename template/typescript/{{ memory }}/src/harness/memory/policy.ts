@@ -22,7 +22,7 @@ const BULLET = /^([-*•]|[0-9]{1,2}[.)])(\s+|$)/
 /**
  * The decisions about long-term memory; override them in `OwnMemory`.
  *
- * If a method throws, the log has a warning and the turn continues.
+ * If a method throws, the error is logged and the turn continues.
  */
 export class MemoryPolicy {
   /** The unique name of the search tool; null: no search tool. */
@@ -31,7 +31,7 @@ export class MemoryPolicy {
   readonly searchDescription: string | null = null
 
   /**
-   * Whether each model call of a turn has its own search. By default, the first call searches, and
+   * Whether each model call of a turn searches again. By default, the first call searches, and
    * all calls of the turn show its results.
    */
   readonly searchesEachCall: boolean = false
@@ -77,7 +77,7 @@ export class MemoryPolicy {
     return turns.length >= this.recordAfter
   }
 
-  /** Whether to record a text of a turn. If this throws, the text is not recorded. */
+  /** Whether to record a text. If this method throws, the text is not recorded. */
   isRecorded(_who: Who, _utterance: Utterance): boolean {
     return true
   }
@@ -87,7 +87,7 @@ export class MemoryPolicy {
    *
    * Searches filter by the keys that the memory indexes. At most 15 keys of up to 128 characters,
    * and values of up to 256: letters, digits, spaces and . _ : / = + @ -. Keys must not begin with
-   * _. With invalid metadata, the log has a warning, and the text is recorded without metadata.
+   * _. Invalid metadata is logged, and the text is recorded without it.
    */
   metadataOf(_who: Who, _utterance: Utterance): Metadata {
     return {}
@@ -108,7 +108,7 @@ export class MemoryPolicy {
     return []
   }
 
-  /** Return the facts in a model's answer, which has a fact per line. */
+  /** Return the facts in a model's answer, which contains one fact per line. */
   factsIn(answer: string): string[] {
     const lines = answer.split(LINE_END).map((line) => {
       return line.replace(CONTROLS, ' ').trim().replace(BULLET, '')

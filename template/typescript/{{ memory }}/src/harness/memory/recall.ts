@@ -36,32 +36,32 @@ export function linesOf({ hits, notice }: Injection): string[] {
 /** An owner's store. */
 interface OwnStore {
   readonly name: string
-  /** Whether the store accepts texts. */
+  /** Whether code and tools can add text to the store. */
   readonly takesTexts: boolean
   /** Return at most `limit` hits; add an error to `failures`. */
   hits(query: string, limit: number | undefined, failures: Failures): Promise<Hit[]>
-  /** Add a text now. */
+  /** Add text now. */
   send(text: string, metadata: Metadata): Promise<unknown>
 }
 
 /** The fields of a Turn that memory writes to. */
 export type Notes = Pick<Turn, 'kept' | 'recalled'>
 
-/** The long-term memory of one turn: its searches, and the texts it adds on commit. */
+/** The long-term memory of one turn: its searches, and the texts to store when it commits. */
 export class MemoryTurn {
   readonly identity: Who
   readonly collections: readonly MemoryCollection[]
   readonly policy: MemoryPolicy
-  readonly began = new Date()
+  readonly startedAt = new Date()
   readonly added: Utterance[]
   /** The owner's stores. */
   readonly stores: OwnStore[] = []
   isOver = false
-  /** Of the last model call. */
+  /** The injection of the last model call. */
   injection: Injection = { hits: [], text: '', notice: '' }
   /** The search that all model calls share. */
-  first: Promise<readonly Hit[]> | null = null
-  /** Model calls so far. */
+  sharedSearch: Promise<readonly Hit[]> | null = null
+  /** The number of model calls so far. */
   calls = 0
   readonly #recalled = new Set<string>()
   readonly #writers: readonly string[]
@@ -85,7 +85,7 @@ export class MemoryTurn {
     this.#notes = notes
     const { added = [] } = notes.kept as { added?: Utterance[] }
     this.added = added
-    notes.kept.added = added // for a turn with a pending approval
+    notes.kept.added = added // kept while an approval is pending
     this.collections = collections
     this.policy = options.policy ?? new MemoryPolicy()
     this.#writers = options.writers
@@ -93,24 +93,29 @@ export class MemoryTurn {
     this.#overfetch = options.overfetch
   }
 
-  /** Store the injection of a model call. */
-  show(injection: Injection): Injection {
+  /** Record the injection of a model call, and its texts as recalled by the turn. */
+  recordInjection(injection: Injection): Injection {
     for (const { text } of injection.hits) this.#recalled.add(text)
     this.#notes.recalled = [...this.#recalled]
     this.injection = injection
     return injection
   }
 
-  /** Add a text when the turn commits. Throws RangeError for invalid values, else Error. */
+  /**
+   * Queue text to store when the turn commits.
+   *
+   * Throws RangeError for invalid values, and Error if no memory is writable or the turn is over.
+   */
   add(text: string, { stores, metadata = {} }: AddOptions = {}): void {
     if (isBlank(text)) throw new RangeError('The text is blank: add a text with content.')
-    const accepting = this.stores.filter(({ takesTexts }) => takesTexts)
-    const targets = [...this.#writers, ...accepting.map(({ name }) => name)]
+    const writable = this.stores.filter(({ takesTexts }) => takesTexts)
+    const targets = [...this.#writers, ...writable.map(({ name }) => name)]
     if (targets.length === 0) throw new Error('This agent has no writable long-term memory.')
     if (this.isOver) throw new Error('The turn is over: add texts before it ends.')
     const problem = metadataProblem(metadata)
     if (problem) throw new RangeError(`Metadata: ${problem}.`)
-    this.added.push(['USER', text, metadata, stores && known(stores, targets), true])
+    const names = stores && checkStoreNames(stores, targets)
+    this.added.push(['USER', text, metadata, names, true])
   }
 
   /**
@@ -126,18 +131,18 @@ export class MemoryTurn {
     if (problem) throw new RangeError(`Metadata: ${problem}.`)
     const storesOfOwner = Object.keys(metadata).length > 0 ? [] : this.stores
     const ids = this.collections.map(({ id }) => id)
-    const all = [...ids, ...storesOfOwner.map(({ name }) => name)]
-    const names = stores ? known(stores, all) : all
-    const read = this.collections.filter(({ id }) => names.includes(id))
+    const available = [...ids, ...storesOfOwner.map(({ name }) => name)]
+    const names = stores ? checkStoreNames(stores, available) : available
+    const selected = this.collections.filter(({ id }) => names.includes(id))
     const failures: Failures = {}
-    const found = await Promise.all([
-      this.search(query, read, metadata, failures),
+    const results = await Promise.all([
+      this.search(query, selected, metadata, failures),
       ...storesOfOwner.map((store) =>
         names.includes(store.name) ? store.hits(query, options.maxSearchResults, failures) : [],
       ),
     ])
     const counts = new Map<string, number>()
-    const hits = this.best(found.flat()).filter(({ collection }) => {
+    const hits = this.best(results.flat()).filter(({ collection }) => {
       const count = (counts.get(collection) ?? 0) + 1
       counts.set(collection, count)
       return count <= limit
@@ -146,9 +151,10 @@ export class MemoryTurn {
   }
 
   /**
-   * Search for the end of a query; return hits, best first, within the time limit.
+   * Search with the last MAX_QUERY_CHARS characters of a query, within the time limit.
    *
-   * Never throws: a failed or late memory is skipped, logged, and added to `failures`.
+   * Return hits, best first. Never throws: a failed or late memory is skipped, logged, and added to
+   * `failures`.
    */
   async search(
     query: string,
@@ -156,15 +162,15 @@ export class MemoryTurn {
     metadata: Metadata = {},
     failures: Failures = {},
   ): Promise<Hit[]> {
-    const end = query.slice(-MAX_QUERY_CHARS).replace(/^[\udc00-\udfff]/, '')
-    if (isBlank(end)) return []
+    const text = query.slice(-MAX_QUERY_CHARS).replace(/^[\udc00-\udfff]/, '')
+    if (isBlank(text)) return []
     const stop = new AbortController()
     const stopTimer = startTimer(this.#seconds, () => stop.abort())
     try {
-      const found = collections.map((collection) =>
-        this.#searchAll(collection, end.toWellFormed(), stop.signal, metadata, failures),
+      const searches = collections.map((collection) =>
+        this.#searchAll(collection, text.toWellFormed(), stop.signal, metadata, failures),
       )
-      return this.best((await Promise.all(found)).flat())
+      return this.best((await Promise.all(searches)).flat())
     } finally {
       stopTimer()
     }
@@ -186,25 +192,25 @@ export class MemoryTurn {
     metadata: Metadata,
     failures: Failures,
   ): Promise<Hit[]> {
-    const inTime = async <T>(where: string, work: () => Promise<T[]>): Promise<T[]> => {
+    const attempt = async <T>(task: string, work: () => Promise<T[]>): Promise<T[]> => {
       try {
         return await bounded(stop, `no answer within ${this.#seconds} s`, work)
       } catch (error) {
         const reason = describeFailure(error)
-        log('WARNING', `nothing recalled from ${collection.id}, ${where}: ${reason}`)
-        failures[collection.id] = `${where}: ${reason}`
+        log('WARNING', `could not ${task} of ${collection.id}: ${reason}`)
+        failures[collection.id] = `could not ${task}: ${reason}`
         return []
       }
     }
-    const all = await inTime('its namespaces', async () =>
+    const namespaces = await attempt('list the namespaces', async () =>
       Object.entries(await collection.memory.namespaces(collection)),
     )
-    const found = all.map(([template, config]) =>
-      inTime(template, async () => {
+    const searches = namespaces.map(([template, config]) =>
+      attempt(`search namespace ${template}`, async () => {
         return await this.#retrieve(collection, template, config, query, metadata)
       }),
     )
-    return (await Promise.all(found)).flat()
+    return (await Promise.all(searches)).flat()
   }
 
   /** Search one namespace of a memory. Throws MemoryUnavailable. */
@@ -217,7 +223,7 @@ export class MemoryTurn {
   ): Promise<Hit[]> {
     const namespace = resolve(template, this.identity)
     const filters: Metadata = { ...metadata, ...config.metadata }
-    // The file requires another value.
+    // The collection file requires a different value for this key, so nothing can match.
     if (Object.entries(metadata).some(([key, value]) => filters[key] !== value)) return []
     if (Object.keys(filters).length > MAX_FILTERS) {
       const problem = `with the metadata of its file, the search has over ${MAX_FILTERS} keys`
@@ -233,16 +239,21 @@ export class MemoryTurn {
   }
 }
 
-/** The MemoryTurn of the running code, such as a tool. */
-export const current = new AsyncLocalStorage<MemoryTurn>()
+/** Holds the MemoryTurn of the running code, such as a tool. */
+export const turnStorage = new AsyncLocalStorage<MemoryTurn>()
 
-function known(stores: readonly string[], all: readonly string[]): readonly string[] {
-  if (stores.length === 0) {
+/** Return `names`. Throws RangeError if it is empty or has an unknown store. */
+function checkStoreNames(
+  names: readonly string[],
+  available: readonly string[],
+): readonly string[] {
+  if (names.length === 0) {
     throw new RangeError('The list of stores is empty: name a store, or omit stores to use all.')
   }
-  for (const name of stores) {
-    if (all.includes(name)) continue
-    throw new RangeError(`Store ${name} does not exist; stores here: ${all.join(', ') || 'none'}.`)
+  for (const name of names) {
+    if (available.includes(name)) continue
+    const list = available.join(', ') || 'none'
+    throw new RangeError(`Store ${name} does not exist; available stores: ${list}.`)
   }
-  return stores
+  return names
 }

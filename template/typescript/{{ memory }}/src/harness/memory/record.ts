@@ -28,7 +28,7 @@ const MAX_UTTERANCES = 100 // per event
 /** Model calls per extraction: failed calls may be billed too. */
 export const MAX_CALLS = 3
 
-type RecordedTurn = { readonly utterances: readonly Utterance[]; readonly at: Date }
+type RecordedTurn = { readonly utterances: readonly Utterance[]; readonly startedAt: Date }
 type QueuedTurn = RecordedTurn & { readonly identity: Who }
 type Attempt = Work['attempt']
 type Batch = {
@@ -56,7 +56,7 @@ export class Recorder {
   /** Turns to record together, by collection and session. */
   readonly #batches = new Map<string, Batch>()
   /** Whether `forget` erased an actor after a turn began. Needs a session store. */
-  readonly isForgotten: (actor: string, began: Date) => Promise<boolean>
+  readonly isForgotten: (actor: string, startedAt: Date) => Promise<boolean>
   readonly extract: Extract | null
   readonly #policy: MemoryPolicy
 
@@ -74,7 +74,7 @@ export class Recorder {
     )
   }
 
-  /** Whether some turns are not sent yet. */
+  /** Whether some turns have not been sent. */
   get isWaiting(): boolean {
     return this.#batches.size > 0 || this.#queues.some((queue) => queue.isWaiting)
   }
@@ -88,18 +88,18 @@ export class Recorder {
     return turns
   }
 
-  /** Send the texts of a turn, in order, without blank texts; `at` is its start time. */
-  record(identity: Who, utterances: readonly Utterance[], at: Date): void {
+  /** Send the texts of a turn, in order, without blank texts. */
+  record(identity: Who, utterances: readonly Utterance[], startedAt: Date): void {
     const prepared = toRecord(identity, utterances, this.#policy)
     for (const name of this.#events.keys()) {
       const selected = prepared.filter((utterance) => isFor(utterance, name))
       if (selected.length === 0) continue
       const size = selected.reduce((sum, [, text]) => sum + Buffer.byteLength(text), 0)
-      this.#addToBatch(name, { payload: { identity, utterances: selected, at }, size })
+      this.#addToBatch(name, { payload: { identity, utterances: selected, startedAt }, size })
     }
   }
 
-  /** Send the session's turns that wait for later turns. */
+  /** Send the session's batched turns now. */
   flush(sessionId: string): void {
     for (const [key, batch] of this.#batches) {
       if (batch.identity.sessionId === sessionId) this.#sendBatch(key)
@@ -179,17 +179,17 @@ export function splitUtterances(utterances: readonly Utterance[]): Utterance[] {
 }
 
 /** Add the owner's metadata to a text, unless it is invalid. */
-function withMetadata(policy: MemoryPolicy, identity: Who, given: Utterance): Utterance {
-  const [role, text, ownMetadata = {}, ...more] = given
+function withMetadata(policy: MemoryPolicy, identity: Who, utterance: Utterance): Utterance {
+  const [role, text, ownMetadata = {}, ...more] = utterance
   let reason
   try {
-    const metadata = { ...policy.metadataOf(identity, given), ...ownMetadata }
+    const metadata = { ...policy.metadataOf(identity, utterance), ...ownMetadata }
     reason = metadataProblem(metadata)
     if (!reason) return [role, text, metadata, ...more]
   } catch (error) {
     reason = describe(error) // owner's code; the text is still recorded
   }
-  log('WARNING', `a text is recorded without its metadata: own_memory: ${reason}`)
+  log('WARNING', `text is recorded without its metadata: own_memory: ${reason}`)
   return [role, text, ownMetadata, ...more]
 }
 
@@ -226,14 +226,14 @@ function nextEvent(
       while (!events || events.length > 0) {
         const remaining = turns.slice()
         // Drop turns that began before `forget` erased the actor.
-        while (remaining[0] && (await recorder.isForgotten(identity.actor, remaining[0].at)))
+        while (remaining[0] && (await recorder.isForgotten(identity.actor, remaining[0].startedAt)))
           remaining.shift()
         stop.throwIfAborted()
         if (!events || remaining.length < turns.length) {
           const texts = await textsOf(remaining)
           stop.throwIfAborted()
-          const began = remaining.map(({ at }) => at)
-          events = remaining[0] ? eventsOf(identity, texts, began, collection) : []
+          const startTimes = remaining.map(({ startedAt }) => startedAt)
+          events = remaining[0] ? eventsOf(identity, texts, startTimes, collection) : []
           turns = remaining
           if (collection.extracts) continue // `forget` may have run while the model answered
         }
@@ -290,15 +290,15 @@ export function toRecord(
 }
 
 /**
- * Return the texts of turns as events; `began` has the start times of the turns.
+ * Return the texts of turns as events; `startTimes` are the start times of the turns.
  *
- * An event has texts with equal metadata, at most MAX_UTTERANCES.
+ * An event contains at most MAX_UTTERANCES texts, all with equal metadata.
  */
 export function eventsOf(
   identity: Who,
   texts: readonly Utterance[],
-  began: readonly Date[],
-  of: MemoryCollection,
+  startTimes: readonly Date[],
+  { projectId }: MemoryCollection,
 ): MemoryEvent[] {
   const parts: Utterance[][] = []
   for (const text of texts) {
@@ -310,8 +310,8 @@ export function eventsOf(
   return parts.map((utterances) => {
     const metadata = utterances[0]![2] ?? {}
     const token = randomUUID()
-    const at = began[0]!
-    return { identity, utterances, metadata, token, at, began, projectId: of.projectId }
+    const at = startTimes[0]!
+    return { identity, utterances, metadata, token, at, startTimes, projectId }
   })
 }
 
@@ -319,7 +319,7 @@ function isDue(policy: MemoryPolicy, name: string, identity: Who, turns: Turns):
   try {
     return policy.isDue(name, identity, turns)
   } catch (error) {
-    log('WARNING', `turns are recorded now: own_memory failed: ${describe(error)}`)
+    log('WARNING', `recording turns now: own_memory failed: ${describe(error)}`)
     return true // owner's code; no turn is lost
   }
 }
@@ -328,7 +328,7 @@ function isRecorded(policy: MemoryPolicy, identity: Who, utterance: Utterance): 
   try {
     return policy.isRecorded(identity, utterance)
   } catch (error) {
-    log('WARNING', `a text is not recorded: own_memory failed: ${describe(error)}`)
+    log('WARNING', `text is not recorded: own_memory failed: ${describe(error)}`)
     return false
   }
 }

@@ -12,8 +12,8 @@ import type { Who } from './namespaces.ts'
 export const [MAX_TURNS, MAX_BYTES] = [1000, 16_777_216] // backlog per actor
 const MAX_LOAD = 4 // total backlog, in multiples of an actor's
 const JOBS = 16 // concurrent jobs in total
-const SHARE = 8 // concurrent jobs per actor, and of all failed lanes
-const BACKLOG = 50 // number of waiting turns at which the log warns, and again at each doubling
+const SHARE = 8 // concurrent jobs per actor, and for all failed lanes together
+const BACKLOG = 50 // warn at this number of waiting turns, and again at each doubling
 const MAX_WORK = 600_000 // milliseconds for all attempts
 
 // Options of retries while the process runs, and while it ends. In milliseconds.
@@ -44,8 +44,8 @@ class Lane<T> {
   readonly waiting: (QueueItem<T> & { readonly number: number })[] = []
   work: Work | null = null // the current job
   workSize = 0
-  began = 0 // the time of its first attempt
-  reason = '' // of its last failure
+  startedAt = 0 // when its first attempt started
+  reason = '' // the reason for its last failure
   hasFailed = false
   patience = CLOSING_ATTEMPT // time limit of an attempt while the process ends
   task: Promise<void> | null = null
@@ -70,8 +70,8 @@ type AnyLane = Pick<Lane<unknown>, 'actor' | 'hasFailed'>
 /**
  * Admits attempts, first come, first served.
  *
- * An actor gets at most half of the slots, and so do all failed lanes: a failure does not delay
- * other actors.
+ * Each actor gets at most half of the slots. All failed lanes together also get at most half, so
+ * that a failure does not delay other actors.
  */
 class Slots {
   readonly #queue = new Map<AnyLane, () => void>()
@@ -112,7 +112,7 @@ class Slots {
 /**
  * Runs jobs in the background: in order within a session, several sessions at once.
  *
- * Callers do not wait, and get no errors.
+ * Callers neither wait nor receive errors.
  */
 export class RetryQueue<T> {
   readonly name: string
@@ -123,7 +123,7 @@ export class RetryQueue<T> {
   readonly #late = new AbortController() // ends attempts that started before `close`
   readonly #closed = new AbortController() // ends everything
   #reported = BACKLOG / 2 // waiting turns in the last report
-  #number = 0 // of the last item
+  #number = 0 // the number of the next item
 
   /** Create a queue; `take` removes waiting items of a session and turns them into a job. */
   constructor(name: string, take: (waiting: QueueItem<T>[]) => Work) {
@@ -136,7 +136,7 @@ export class RetryQueue<T> {
     return [...this.#lanes.values()].reduce((sum, lane) => sum + lane.turns, 0)
   }
 
-  /** Whether some work is unfinished. */
+  /** Whether any work is unfinished. */
   get isWaiting(): boolean {
     return this.#lanes.size > 0
   }
@@ -154,7 +154,7 @@ export class RetryQueue<T> {
     const { turns } = this
     if (turns < 2 * this.#reported) return
     this.#reported = turns
-    log('WARNING', `${this.name}: ${turns} turns wait to be recorded`)
+    log('WARNING', `${this.name}: ${turns} turns are waiting to be recorded`)
   }
 
   /** Finish within `seconds`, without long pauses; the log reports lost turns. */
@@ -187,7 +187,7 @@ export class RetryQueue<T> {
   async #run(key: string, lane: Lane<T>): Promise<void> {
     while (lane.waiting.length > 0) {
       lane.reason = ''
-      lane.began = performance.now()
+      lane.startedAt = performance.now()
       await this.#do(lane)
       lane.work = null
       lane.workSize = 0
@@ -203,7 +203,7 @@ export class RetryQueue<T> {
       isDone = true
     }
     const isRetried = (error: unknown) =>
-      !(error instanceof MemoryRefused) && performance.now() - lane.began < MAX_WORK
+      !(error instanceof MemoryRefused) && performance.now() - lane.startedAt < MAX_WORK
     for (const [options, { signal }] of [
       [RUNNING, this.#closing],
       [CLOSING, this.#closed],
@@ -234,7 +234,7 @@ export class RetryQueue<T> {
       const { size } = lane
       lane.work = this.#take(lane.waiting)
       lane.workSize = size - lane.size
-      lane.began = performance.now()
+      lane.startedAt = performance.now()
     }
     const { work } = lane
     const isClosing = this.#closing.signal.aborted
@@ -288,8 +288,8 @@ function loadOf(lanes: readonly Lane<unknown>[]): number {
 
 /** Drop the oldest waiting item; return whether an item was dropped. */
 function dropOldest(lanes: readonly Lane<unknown>[]): boolean {
-  const waiting = lanes.map((lane) => lane.waiting).filter(({ length }) => length > 0)
-  const [first, ...more] = waiting
+  const queues = lanes.map((lane) => lane.waiting).filter(({ length }) => length > 0)
+  const [first, ...more] = queues
   if (!first) return false
   more.reduce((old, items) => (items[0]!.number < old[0]!.number ? items : old), first).shift()
   return true

@@ -10,7 +10,7 @@ export const MEMORY_SETTINGS = {
   recallOverfetch: integer(4, 1, 100),
   addMemoryTool: integer(0, 0, 1),
   // The values that AgentCore Memory allows for a namespace variable.
-  projectId: string(PROJECT_ID, `a text like ${PROJECT_ID}`, null),
+  projectId: string(PROJECT_ID, `text that matches ${PROJECT_ID}`, null),
 }
 
 export type MemorySettings = DeclarationSettings & SettingsOf<typeof MEMORY_SETTINGS>

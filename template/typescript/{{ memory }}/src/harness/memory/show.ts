@@ -24,9 +24,9 @@ export async function show(
   const texts: string[] = []
   let notice = ''
   try {
-    const found = await searchOnce(turn, context, search)
-    if (found.length > 0) texts.push(String(turn.policy.formatMemories(found)))
-    hits = found
+    const memories = await searchOnce(turn, context, search)
+    if (memories.length > 0) texts.push(String(turn.policy.formatMemories(memories)))
+    hits = memories
   } catch (error) {
     log('WARNING', `no memories are shown: own_memory failed: ${describeFailure(error)}`)
   }
@@ -37,7 +37,7 @@ export async function show(
     log('WARNING', `no notice is shown: own_memory failed: ${describeFailure(error)}`)
   }
   const text = texts.filter((part) => !isBlank(part)).join('\n\n')
-  return turn.show({ hits, text, notice })
+  return turn.recordInjection({ hits, text, notice })
 }
 
 async function searchOnce(
@@ -47,13 +47,13 @@ async function searchOnce(
 ): Promise<readonly Hit[]> {
   const { policy } = turn
   if (!policy.isShown(context)) return []
-  let found = policy.searchesEachCall ? null : turn.first
-  if (!found) {
+  let memories = policy.searchesEachCall ? null : turn.sharedSearch
+  if (!memories) {
     const query = policy.query(context)
     if (isBlank(query)) return []
-    found = search(query)
+    memories = search(query)
     // Later model calls of the turn await the same search.
-    if (!policy.searchesEachCall) turn.first = found
+    if (!policy.searchesEachCall) turn.sharedSearch = memories
   }
-  return (await found).slice(0, policy.maxEntries ?? undefined)
+  return (await memories).slice(0, policy.maxEntries ?? undefined)
 }

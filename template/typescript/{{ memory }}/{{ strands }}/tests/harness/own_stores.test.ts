@@ -26,7 +26,7 @@ test('a search of an own store has a time limit', async (context) => {
   await until(() => searches === 1)
   clock.advance(2)
   assert.deepEqual(await found, [])
-  assert.match(log.join('\n'), /nothing recalled from store slow: no answer within 1 s/)
+  assert.match(log.join('\n'), /could not search store slow: no answer within 1 s/)
 })
 
 /** Stores messages in a list unless it is down. */

@@ -24,7 +24,7 @@ const HISTORY = 'immutable_history/'
 const QUARANTINE = 'set_aside/'
 const DAY = 86_400_000
 const OLD_VERSIONS =
-  'The bucket keeps old versions, also of ended and erased sessions: ' +
+  'The bucket keeps old versions, including those of ended and erased sessions: ' +
   'add a lifecycle rule that deletes noncurrent versions.'
 const PAUSES = [50, 200] // milliseconds before a retry while another write is in progress
 
@@ -338,7 +338,7 @@ export class Objects {
     for (const Key of keys) await this.s3.deleteObject({ Bucket: this.Bucket, Key }, this.stop)
   }
 
-  /** Delete all objects with `Prefix`, also expired objects, except `except`. */
+  /** Delete all objects with `Prefix`, including expired objects, except `except`. */
   async deleteAll(Prefix: string, except: string): Promise<void> {
     const { s3, Bucket, stop } = this
     let ContinuationToken: string | undefined

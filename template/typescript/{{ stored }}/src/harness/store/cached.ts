@@ -95,7 +95,7 @@ export class CachedStore implements SessionStore {
     if (size > this.maxBytes) throw new AgentError('session_too_large', TOO_LARGE, `${size} bytes`)
     const isRolledBack = known !== null && isOlder(latest.revision, known.revision)
     if (isRolledBack) {
-      // For example by a failover.
+      // For example, after a failover.
       log('WARNING', `session ${sessionId}: the store has lost turns that this process has seen`)
     }
     const read = { ...latest, isRolledBack }
@@ -148,7 +148,7 @@ export class CachedStore implements SessionStore {
   /**
    * Yield the ids and snapshots of all readable sessions.
    *
-   * Throws AgentError `store_unavailable`, also if the store cannot list its sessions.
+   * Throws AgentError `store_unavailable`, including when the store cannot list its sessions.
    */
   async *snapshots(): AsyncGenerator<[string, string]> {
     const local = new Map<string, string>()

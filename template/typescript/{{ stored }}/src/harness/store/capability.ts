@@ -132,7 +132,7 @@ export async function checkStore(
   return findings
 }
 
-/** Compare a loaded session with SNAPSHOT; return a message, or an empty text. */
+/** Compare a loaded session with SNAPSHOT; return a message, or an empty string. */
 function changesIn(stored: Stored | null): string {
   if (stored === null) return 'A saved session cannot be loaded again.'
   const paths = changed(SNAPSHOT, parse(stored.snapshot), '')

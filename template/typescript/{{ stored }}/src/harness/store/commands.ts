@@ -29,7 +29,7 @@ const USAGE = `Usage: node src/main.ts sessions COMMAND
   end SESSION                 delete all data of a session
   end --actor ID              delete the sessions of an actor`
 
-const NO_BYTES = 'no snapshot, or too large to read' // stores return both as empty text
+const NO_BYTES = 'no snapshot, or too large to read' // stores return both as an empty string
 // Characters that move the cursor or change the direction of text.
 const UNPRINTABLE = /[\p{Cc}\p{Cs}\u200e\u200f\u2028-\u202e\u2066-\u2069]/gu
 
@@ -279,7 +279,7 @@ function summarize(snapshot: string, { maxSnapshotBytes }: StoreSettings) {
   return { ...fields, foreign_format: null, bytes }
 }
 
-/** Return a summary in one line, without characters that control the terminal. */
+/** Return a summary on one line, without terminal control characters. */
 function describeTurn(summary: Summary): string {
   const { turn, actor, created_at: time, restored_from: origin, summary_before: before } = summary
   const { bytes, foreign_format: reason } = summary

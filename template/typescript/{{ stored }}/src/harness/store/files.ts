@@ -97,7 +97,7 @@ export class SessionFiles implements DurableStore {
 
   async close(): Promise<void> {}
 
-  /** Return the path of a session, unique also in a case-insensitive file system. */
+  /** Return the path of a session, unique even in a case-insensitive file system. */
   #path(sessionId: string): string {
     return join(this.#folder, `${hash(sessionId)}.json`)
   }

@@ -107,7 +107,7 @@ function withState(value: unknown): unknown {
   return { ...value, data: { state: {}, ...('data' in value ? (value.data as object) : {}) } }
 }
 
-/** Return the value of a JSON text, or null if the text is invalid. */
+/** Parse JSON; return null if it is invalid. */
 export function parse(text: string): unknown {
   try {
     const value: unknown = JSON.parse(text)

@@ -1,4 +1,4 @@
-// Traces and metrics by OpenTelemetry: a span for each turn, with its calls below.
+// OpenTelemetry traces and metrics: a span for each turn, with its calls below.
 
 import { readFileSync } from 'node:fs'
 import type { RequestListener } from 'node:http'
@@ -28,12 +28,12 @@ import { turnSpan } from './spans.ts'
 const SIGNALS = ['Traces', 'Metrics']
 const CAPTURE = 'OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT'
 
-/** Makes a span for each turn, below that of the caller, and measures turns and model calls. */
+/** Makes a span for each turn, below the caller's span, and measures turns and model calls. */
 export class Tracing extends Capability {
   #flush: (() => Promise<unknown>) | undefined
-  #metrics = new Metrics() // which measures nothing
+  #metrics = new Metrics() // measures nothing until `open`
 
-  /** The spans of other capabilities are sent after they close. */
+  /** Close last, to send the spans of other capabilities. */
   override get closesLast(): boolean {
     return true
   }
@@ -41,8 +41,8 @@ export class Tracing extends Capability {
   /**
    * Export spans and metrics to OTEL_EXPORTER_OTLP_ENDPOINT, if it is set.
    *
-   * Existing providers, as of `--require` of a distribution, are kept; the spans of the framework
-   * only get the names of the conventions, and lose prompts and replies.
+   * Keeps existing providers, such as those of a distribution loaded with `--require`. Then the
+   * framework's spans only get the names of the conventions, and lose prompts and replies.
    */
   override async open(): Promise<void> {
     const proxy = trace.getTracerProvider() as ProxyTracerProvider
@@ -67,7 +67,7 @@ export class Tracing extends Capability {
     })
     const meters = metrics.getMeterProvider()
     const getMeter = meters.getMeter.bind(meters)
-    // The framework's own metrics have names of tools that the model can invent.
+    // The framework's own metrics contain tool names that a model may invent.
     meters.getMeter = (name, ...rest) =>
       name === scope() ? createNoopMeter() : getMeter(name, ...rest)
     await instrument()
@@ -80,8 +80,8 @@ export class Tracing extends Capability {
 
   override describe(): string[] {
     return SIGNALS.flatMap((signal) => {
-      const where = endpointOf(signal.toUpperCase())
-      return where ? [`${signal}: contacts ${withoutPassword(where)}`] : []
+      const endpoint = endpointOf(signal.toUpperCase())
+      return endpoint ? [`${signal}: contacts ${withoutPassword(endpoint)}`] : []
     })
   }
 
@@ -93,7 +93,7 @@ export class Tracing extends Capability {
         return run()
       })
     const running = this.#metrics.ofTurn(turn, traced)
-    rememberTrace(id) // the last line of a turn comes after its span
+    rememberTrace(id) // the last log line of a turn comes after its span
     return running
   }
 
@@ -101,11 +101,12 @@ export class Tracing extends Capability {
     this.#metrics.begin(turn)
   }
 
-  /** Continue the traces of callers, as their header `traceparent` says. */
+  /** Continue the trace in the caller's `traceparent` header. */
   override wrap(app: RequestListener): RequestListener {
     return (request, response) => {
       const active = context.active()
-      const isTraced = trace.getSpan(active) !== undefined // by an instrumentation
+      // A span means that an instrumentation has already continued the trace.
+      const isTraced = trace.getSpan(active) !== undefined
       const caller = isTraced ? active : propagation.extract(active, request.headers)
       return context.with(caller, () => app(request, response))
     }

@@ -1,4 +1,4 @@
-// Where spans and metrics go: an endpoint of OTLP over HTTP.
+// Exports spans and metrics to an endpoint for OTLP over HTTP.
 
 import { randomUUID } from 'node:crypto'
 
@@ -12,7 +12,7 @@ interface Exporter<T> {
   export(batch: T, done: (result: { code: number }) => void): void
 }
 
-/** Return where TRACES or METRICS go, or ''. */
+/** Return the endpoint of TRACES or METRICS, or ''. */
 export function endpointOf(signal: string): string {
   const isDisabled = process.env.OTEL_SDK_DISABLED?.toLowerCase() === 'true'
   if (isDisabled || process.env[`OTEL_${signal}_EXPORTER`] === 'none') return ''
@@ -20,7 +20,7 @@ export function endpointOf(signal: string): string {
   return names.map((name) => process.env[name]).find(Boolean) ?? ''
 }
 
-/** Set a provider for each signal that has an endpoint, and return a function that flushes them. */
+/** Set a provider for each signal with an endpoint; return a function that flushes them. */
 export async function setExporters(name: string, version: string): Promise<() => Promise<unknown>> {
   const { defaultResource, detectResources, envDetector, resourceFromAttributes } =
     await import('@opentelemetry/resources')
@@ -29,8 +29,8 @@ export async function setExporters(name: string, version: string): Promise<() =>
     ...serviceAttributes,
     'service.instance.id': randomUUID(),
   })
-  const given = detectResources({ detectors: [envDetector] })
-  const resource = defaultResource().merge(serviceResource).merge(given)
+  const environment = detectResources({ detectors: [envDetector] })
+  const resource = defaultResource().merge(serviceResource).merge(environment)
   const { BatchSpanProcessor, NodeTracerProvider } = await import('@opentelemetry/sdk-trace-node')
   const spanProcessors = []
   if (endpointOf('TRACES')) {
@@ -51,23 +51,23 @@ export async function setExporters(name: string, version: string): Promise<() =>
   return () => Promise.allSettled([spans.forceFlush(), measures.forceFlush()])
 }
 
-/** The reader of the SDK does not read these variables. */
+/** Return the settings of these variables, which the SDK's reader ignores. */
 function interval(): { exportIntervalMillis: number; exportTimeoutMillis: number } {
   const every = Number(process.env.OTEL_METRIC_EXPORT_INTERVAL) || 60_000
   const limit = Number(process.env.OTEL_METRIC_EXPORT_TIMEOUT) || 30_000
   return { exportIntervalMillis: every, exportTimeoutMillis: Math.min(limit, every) }
 }
 
-/** Let an exporter warn each time that sending begins to fail. */
-function warning<T, E extends Exporter<T>>(exporter: E, signal: string, what: string): E {
+/** Make an exporter log a warning whenever it begins to fail. */
+function warning<T, E extends Exporter<T>>(exporter: E, signal: string, data: string): E {
   const send = exporter.export.bind(exporter)
   let hasFailed = false
   exporter.export = (batch, done) =>
     send(batch, (result) => {
       const isFailing = result.code !== 0
       if (isFailing && !hasFailed) {
-        const where = withoutPassword(endpointOf(signal.toUpperCase()))
-        const text = `${signal}: ${where} is not accepting ${what}; turns continue`
+        const endpoint = withoutPassword(endpointOf(signal.toUpperCase()))
+        const text = `${signal}: ${endpoint} is not accepting ${data}; turns continue`
         outsideTurns(() => log('WARNING', text))
       }
       hasFailed = isFailing

@@ -1,4 +1,4 @@
-// Adapts the spans of the framework: names of the conventions, and no prompts and replies.
+// Adapts the framework's spans: names as in the conventions, without prompts and replies.
 
 import type { Attributes, Context, Span, SpanOptions, Tracer } from '@opentelemetry/api'
 
@@ -7,7 +7,7 @@ import { ToolNames } from './adapter.ts'
 import type { Metrics } from './metrics.ts'
 import { classOf } from './spans.ts'
 
-// The attributes of a framework span without the switch: none quotes prompts or replies.
+// The attributes of framework spans to keep: none of them quotes prompts or replies.
 const SAFE = RegExp(
   '^(gen_ai\\.(operation|provider|agent|request|response|usage)\\..*|gen_ai\\.tool\\.(name|type)' +
     '|gen_ai\\.(tool\\.call\\.id|tool\\.status|system|output\\.type)|http\\..*|error\\.type' +
@@ -18,19 +18,21 @@ const REASONS = 'gen_ai.response.finish_reasons'
 const ADAPTED = new WeakSet<Tracer>()
 
 /**
- * Let a tracer of the framework follow the conventions; measure the calls of the model.
+ * Make a framework tracer follow the conventions, and measure model calls.
  *
- * Without `hasContent`, prompts, replies and the texts of errors are kept out of its spans.
+ * Unless `hasContent`, its spans omit prompts, replies and error messages.
  */
 export function adapt(tracer: Tracer, agent: string, metrics: Metrics, hasContent: boolean): void {
-  if (ADAPTED.has(tracer)) return // providers return the same one again
+  if (ADAPTED.has(tracer)) return // a provider may return the same tracer again
   ADAPTED.add(tracer)
   const startSpan = tracer.startSpan.bind(tracer)
   const names = new ToolNames()
   tracer.startSpan = (name: string, options: SpanOptions = {}, parent?: Context) => {
-    const began = performance.now()
+    const startedAt = performance.now()
     const facts: Attributes = {}
-    const read = (given: Attributes) => kept(names.mask(given), agent, facts, hasContent)
+    const read = (values: Attributes) => {
+      return safeAttributes(names.mask(values), agent, facts, hasContent)
+    }
     const attributes = read(options.attributes ?? {})
     const span = startSpan(names.ofSpan(name), { ...options, attributes }, parent)
     const setAttribute = span.setAttribute.bind(span)
@@ -38,11 +40,11 @@ export function adapt(tracer: Tracer, agent: string, metrics: Metrics, hasConten
     const addEvent = span.addEvent.bind(span)
     const recordException = span.recordException.bind(span)
     const end = span.end.bind(span)
-    const setAttributes = (given: Attributes) => {
-      for (const [key, value] of Object.entries(read(given))) setAttribute(key, value!)
+    const setAttributes = (values: Attributes) => {
+      for (const [key, value] of Object.entries(read(values))) setAttribute(key, value!)
       return rename(span, agent, facts)
     }
-    const own: Partial<Span> = {
+    const overrides: Partial<Span> = {
       setAttributes,
       setAttribute: (key, value) => setAttributes({ [key]: value }),
       setStatus: ({ code, message }) => {
@@ -56,36 +58,41 @@ export function adapt(tracer: Tracer, agent: string, metrics: Metrics, hasConten
         if (hasContent) recordException(error, time)
       },
       end: (time) => {
-        if (facts[OPERATION] === 'chat') metrics.countCall(performance.now() - began, facts)
+        if (facts[OPERATION] === 'chat') metrics.countCall(performance.now() - startedAt, facts)
         end(time)
       },
     }
-    return rename(Object.assign(span, own), agent, facts)
+    return rename(Object.assign(span, overrides), agent, facts)
   }
 }
 
-/** Whether the caller of the running turn has left: that its calls end is no error of theirs. */
+/** Whether the caller of the running turn has left, so that aborted calls are no errors. */
 function hasLeft(): boolean {
   const { aborted, reason } = RUNNING.getStore()?.signal ?? {}
   return aborted === true && !(reason instanceof AgentError)
 }
 
-/** Return the attributes that a span may have, and note them in `facts`. */
-function kept(given: Attributes, agent: string, facts: Attributes, all: boolean): Attributes {
-  const known = { ...given }
-  const operation = known[OPERATION] ?? facts[OPERATION]
-  if (operation === 'invoke_agent') known['gen_ai.agent.name'] = agent
-  const { 'gen_ai.output.messages': output } = known
+/** Return the attributes that a span may have, and add them to `facts`. */
+function safeAttributes(
+  values: Attributes,
+  agent: string,
+  facts: Attributes,
+  hasContent: boolean,
+): Attributes {
+  const attributes = { ...values }
+  const operation = attributes[OPERATION] ?? facts[OPERATION]
+  if (operation === 'invoke_agent') attributes['gen_ai.agent.name'] = agent
+  const { 'gen_ai.output.messages': output } = attributes
   if (output && !facts[REASONS]) {
     const messages: { finish_reason?: string }[] = JSON.parse(String(output))
     const reasons = messages.flatMap(({ finish_reason: reason }) => reason ?? [])
-    if (reasons.length > 0) known[REASONS] = reasons
+    if (reasons.length > 0) attributes[REASONS] = reasons
   }
-  const safe = Object.entries(known).filter(([key]) => all || SAFE.test(key))
+  const safe = Object.entries(attributes).filter(([key]) => hasContent || SAFE.test(key))
   return Object.assign(facts, Object.fromEntries(safe)) && Object.fromEntries(safe)
 }
 
-/** Name a span as the conventions do. */
+/** Name a span according to the conventions. */
 function rename(span: Span, agent: string, facts: Attributes): Span {
   const operation = facts[OPERATION]
   const { 'gen_ai.request.model': model } = facts

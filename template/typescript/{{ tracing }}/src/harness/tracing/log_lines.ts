@@ -1,4 +1,4 @@
-// The trace of a turn at the end of each of its log lines.
+// Appends the trace id of a turn to its log lines.
 
 import { AsyncLocalStorage } from 'node:async_hooks'
 
@@ -8,7 +8,7 @@ import { logging } from '../log.ts'
 
 const ofTurn = new AsyncLocalStorage<string>()
 
-/** Append the id of its trace to each log line. */
+/** Append the current trace id to each log line. */
 export function nameTraces(): void {
   logging.labels = () => {
     const trace = currentTrace()
@@ -22,7 +22,7 @@ export function currentTrace(): string {
   return span && isSpanContextValid(span) ? span.traceId : (ofTurn.getStore() ?? '')
 }
 
-/** Run work that belongs to no turn, such as a timer that a turn has set. */
+/** Run work outside any turn, such as a timer that a turn started. */
 export function outsideTurns(work: () => void): void {
   context.with(ROOT_CONTEXT, () => ofTurn.run('', work))
 }

@@ -1,4 +1,4 @@
-// Makes spans: one for each turn, and those of the calls below it.
+// Makes a span for each turn, and for its calls.
 
 import { createHash } from 'node:crypto'
 
@@ -6,7 +6,7 @@ import { context, type Link, type Span, SpanKind, SpanStatusCode, trace } from '
 
 import { AgentError, type Turn } from '../contract.ts'
 
-/** Run some work in a span, which gets the type of an error. */
+/** Run work in a span, and record the type of an error. */
 export async function inSpan<T>(
   name: string,
   kind: SpanKind,
@@ -26,14 +26,14 @@ export async function inSpan<T>(
   })
 }
 
-/** Return the class of an error; of a copy, such as the AI SDK's tracer gets, its name. */
+/** Return the class of an error, or its name: the AI SDK's tracer receives a copy. */
 export function classOf(error: unknown): string {
   if (error instanceof Error) return error.constructor.name
   const { name } = Object(error)
   return typeof name === 'string' ? name : typeof error
 }
 
-/** Run a turn in its span. It is of kind SERVER, unless another span contains it. */
+/** Run a turn in a span of kind SERVER, or of kind INTERNAL inside another span. */
 export function turnSpan<T>(turn: Turn, run: () => Promise<T>): Promise<T> {
   const hasParent = trace.getSpan(context.active())?.isRecording()
   return inSpan('turn', hasParent ? SpanKind.INTERNAL : SpanKind.SERVER, async (span) => {
@@ -43,7 +43,8 @@ export function turnSpan<T>(turn: Turn, run: () => Promise<T>): Promise<T> {
       const isHashed = actor && span.isRecording()
       const digest = isHashed && createHash('sha256').update(actor).digest('hex')
       if (digest) span.setAttribute('enduser.pseudo.id', digest)
-      if (turn.number) span.setAttribute('turn.number', turn.number) // known after a read
+      // Unknown until the session is read.
+      if (turn.number) span.setAttribute('turn.number', turn.number)
       span.setAttribute('turn.outcome', turn.outcome)
       span.setAttribute('turn.tokens_cached', turn.usage.cachedTokens)
     })

@@ -1,4 +1,4 @@
-// The page at /: its files, and headers that let it load and call nothing but this server.
+// The page at /: its files, with headers that restrict it to this server.
 
 import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
@@ -30,7 +30,7 @@ const HEADERS = {
   'Cache-Control': 'no-cache',
 }
 
-/** The page, if UI is 1; it needs no token, the API that it calls does. */
+/** Serves the page if UI is 1. The page needs no token; the API that it calls does. */
 export class Page extends Capability<PageSettings> {
   constructor(settings: PageSettings, before: readonly Capability[], load: Modules) {
     super(settings, before, load)
@@ -46,8 +46,8 @@ export class Page extends Capability<PageSettings> {
   }
 
   override describe(address: string): string[] {
-    const shown = address.replace(/\/\/(0\.0\.0\.0|\[::\]):/, '//localhost:')
-    return this.settings.ui ? [`Page: ${shown}/`] : []
+    const url = address.replace(/\/\/(0\.0\.0\.0|\[::\]):/, '//localhost:')
+    return this.settings.ui ? [`Page: ${url}/`] : []
   }
 
   override publicRoutes(): Routes {
@@ -67,16 +67,16 @@ export class Page extends Capability<PageSettings> {
     return this.settings.ui ? { 'GET /agent.json': agent } : {}
   }
 
-  /** Say why a turn failed, to the operator on the same machine. */
+  /** Explain an error to users of this machine; refer other users to the log. */
   async #explain(error: AgentError): Promise<string> {
     const { allowedHosts, allowedOrigins } = this.settings
-    const isOwn = isLoopback(this.settings) && !allowedHosts && !allowedOrigins
-    if (isOwn && (error.detail || error.cause)) {
-      const why = await explain(error, this.load)
-      return ` ${why.trimEnd()}`
+    const isLocal = isLoopback(this.settings) && !allowedHosts && !allowedOrigins
+    if (isLocal && (error.detail || error.cause)) {
+      const advice = await explain(error, this.load)
+      return ` ${advice.trimEnd()}`
     }
     const isLogged = error.detail || error.type === 'internal_error'
-    return isLogged ? " The server's log says why." : ''
+    return isLogged ? " The server's log has the reason." : ''
   }
 }
 
@@ -92,7 +92,7 @@ function fileRoute(name: string): Handler {
   }
 }
 
-/** Return the names of tools: Strands has a list of them, the AI SDK an object. */
+/** Return the names of tools: an array in Strands, an object in the AI SDK. */
 function namesOf(tools: object): string[] {
   return Array.isArray(tools) ? tools.map(({ name }) => String(name)) : Object.keys(tools)
 }

@@ -48,7 +48,7 @@ function* backendFindings(
 
 const HOST = /^((?:[\w-]{1,63}\.)*[\w-]{1,63}\.?|[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*)$/
 
-/** Parse a secret that is a URL or a host; return null for any other text. */
+/** Parse a secret that is a URL or a host; return null for any other value. */
 export function readAddress(secret: string, defaultPort: number) {
   const isBareIPv6 = secret.split(':').length > 2 && !/[[\]/]/.test(secret)
   const text = isBareIPv6 ? `[${secret}]` : secret

@@ -1,4 +1,4 @@
-// Sessions in Valkey or Redis, also in a cluster: a hash per session, changed by Lua scripts.
+// Sessions in Valkey or Redis, including clusters: a hash per session, changed by Lua scripts.
 
 import type { Cluster, Redis, RedisOptions } from 'iovalkey'
 import { v7 as uuid7 } from 'uuid'
@@ -264,7 +264,7 @@ async function readInfo(client: Client): Promise<string> {
 /**
  * Return the reply to a command, and the number of replicas that confirmed it.
  *
- * WAIT covers the writes of its connection connection and blocks other calls on it, so open a new
+ * WAIT covers the writes of its connection and blocks other calls on it, so open a new
  * connection. `stop` closes it, because a hanging server never replies.
  */
 async function writeAndWait(

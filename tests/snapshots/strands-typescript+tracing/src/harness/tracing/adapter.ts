@@ -3,7 +3,7 @@
 import type { Attributes } from '@opentelemetry/api'
 
 const PROVIDER = 'aws.bedrock'
-// Store content as attributes, as the current convention does; the default is events.
+// Store content in attributes, as in the latest convention. The default is events.
 const CONVENTION = 'gen_ai_latest_experimental,gen_ai_span_attributes_only'
 
 /** Return the name of the framework's tracer. */
@@ -16,19 +16,19 @@ export async function instrument(): Promise<void> {
   process.env.OTEL_SEMCONV_STABILITY_OPT_IN ??= CONVENTION
 }
 
-/** The names of the agent's tools; the model can make up others, which are masked. */
+/** Masks tool names that the agent does not have, because a model may invent names. */
 export class ToolNames {
-  readonly #known = new Set<unknown>()
+  readonly #tools = new Set<unknown>()
 
   ofSpan(name: string): string {
     const [operation = '', tool] = name.split(' ')
-    return operation === 'execute_tool' && !this.#known.has(tool) ? operation : name
+    return operation === 'execute_tool' && !this.#tools.has(tool) ? operation : name
   }
 
   mask(attributes: Attributes): Attributes {
     const { 'gen_ai.agent.tools': tools = '[]', 'gen_ai.tool.name': tool } = attributes
-    for (const name of JSON.parse(String(tools))) this.#known.add(name)
-    const isUnknown = tool !== undefined && !this.#known.has(tool)
+    for (const name of JSON.parse(String(tools))) this.#tools.add(name)
+    const isUnknown = tool !== undefined && !this.#tools.has(tool)
     return {
       ...attributes,
       ...('gen_ai.provider.name' in attributes && { 'gen_ai.provider.name': PROVIDER }),

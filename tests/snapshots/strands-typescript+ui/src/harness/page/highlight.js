@@ -58,7 +58,7 @@ const MARKUP = {
   word: [/[\w:.-]+/],
 }
 
-// The names of a language, its patterns by kind (the first that matches decides), its keywords.
+// The names of a language, its patterns by kind (the first match decides), and its keywords.
 const LANGUAGES = new Map()
 
 add('js javascript jsx mjs cjs', WITH_BACKTICKS, JS_KEYWORDS)
@@ -189,7 +189,7 @@ function add(names, patterns, keywords = '', ignoresCase = false) {
   for (const name of names.split(' ')) LANGUAGES.set(name, language)
 }
 
-/** Return the texts of the parts of code, with their kinds if known; about `limit` at most. */
+/** Return the parts of code with their kinds, if known; about `limit` parts at most. */
 export function partsOf(code, name, limit) {
   const language = LANGUAGES.get(name.toLowerCase())
   const parts = []

@@ -36,7 +36,7 @@ const UNSTORED =
 
 /**
  * Why a turn failed: a type of the HTTP contract, or `stopped`, `network_error`, `signed_out`, or
- * `http_` and the status of an answer that is not the agent's.
+ * `http_` and the status of an answer that another server sent.
  */
 class Failure extends Error {
   constructor(type, message) {
@@ -50,10 +50,10 @@ function isUnknown(type) {
   return type === 'network_error' || type.startsWith('http_')
 }
 
-// Browser storage: sessions for all tabs, and data of a single tab -----------------------------
+// Browser storage: sessions for all tabs, and data for a single tab -----------------------------
 
 const unstored = new Map() // values that the browser refused to store
-let isWarned = false // the user was warned
+let isWarned = false // whether the user was warned
 
 function read(storage, key) {
   try {
@@ -77,7 +77,7 @@ function remove(storage, key) {
   unstored.delete(key)
   try {
     window[storage].removeItem(key)
-  } catch {} // the browser has blocked it
+  } catch {} // the browser blocks its storage
 }
 
 // The sessions of this browser ----------------------------------------------------------------
@@ -114,9 +114,9 @@ function newItem({ id }) {
 /** Show the sessions, and whether a turn is running. */
 function show() {
   const [list, sessions] = [find('sessions'), readSessions()]
-  const shown = Array.from(list.children, ({ firstChild }) => firstChild.hash)
+  const hashes = Array.from(list.children, ({ firstChild }) => firstChild.hash)
   // Replacing a link during a click would lose the click and the focus.
-  if (shown.join() !== sessions.map(({ id }) => `#${id}`).join()) {
+  if (hashes.join() !== sessions.map(({ id }) => `#${id}`).join()) {
     const focused = document.activeElement?.hash
     list.replaceChildren(...sessions.map(newItem))
     for (const { firstChild } of list.children) if (firstChild.hash === focused) firstChild.focus()
@@ -134,7 +134,7 @@ function show() {
   find('send').hidden = Boolean(stop)
   find('stop').hidden = !stop
   actor.value = session.actor
-  actor.readOnly = current.seen > 0 || Boolean(stop) // a session belongs to its first actor
+  actor.readOnly = current.lastTurn > 0 || Boolean(stop) // a session belongs to its first actor
   find('end').disabled = !session.title
 }
 
@@ -148,12 +148,12 @@ function startSession(id = newId()) {
   const name = current ? current.session.actor : actor.defaultValue
   const session = { id, began: Date.now(), title: '', actor: name, turns: 0 }
   conversations.set(id, new Conversation(session))
-  // A hashchange event comes later: a prompt sent before it would go to the previous session.
+  // The hashchange event comes too late: a prompt before it would go to the previous session.
   history.replaceState(null, '', `#${id}`)
   selectSession()
 }
 
-/** Select the session in the address; an unknown id is not used: links can be forged. */
+/** Select the session in the address. Ignore an unknown id, because links can be forged. */
 function selectSession() {
   const id = location.hash.slice(1)
   const session = readSessions().find((saved) => saved.id === id)
@@ -200,8 +200,8 @@ function follow() {
 
 async function endSession() {
   const { session, stop } = current
-  const what = 'End this session? Its turns are deleted on the server.'
-  if ((await ask(what, 'End session')) === null) return
+  const question = 'End this session? Its turns are deleted on the server.'
+  if ((await ask(question, 'End session')) === null) return
   stop?.abort()
   const headers = { [`${PREFIX}Session-Id`]: session.id, Accept: 'application/json' }
   const body = '{"end_session": true}'
@@ -225,7 +225,7 @@ class Conversation {
     this.stop = null // stops the running turn
     this.ready = null
     this.draft = null // the last opened edit
-    this.seen = session.turns // the last turn on the page
+    this.lastTurn = session.turns // the number of the last turn on the page
     this.userMessages = new Map() // the articles of prompts, by turn number
     this.last = null // the reply of the last turn
     this.log = element('div', 'log')
@@ -251,13 +251,13 @@ class Conversation {
     const draft = this.takeDraft()
     const turns = messages.flatMap(({ metadata }) => metadata?.turn ?? [])
     const [first, last] = [turns[0] ?? 1, turns.at(-1) ?? 0]
-    this.seen = last
+    this.lastTurn = last
     this.userMessages.clear()
     this.log.replaceChildren()
     if (first > 1 && messages[0].role !== 'system') {
-      const which = first > 2 ? `Turns 1 to ${first - 1} are` : 'Turn 1 is'
-      const why = 'the agent keeps the latest messages of a session, HISTORY_MESSAGES of them.'
-      this.log.append(element('p', 'notice', `${which} gone: ${why}`))
+      const subject = first > 2 ? `Turns 1 to ${first - 1} are` : 'Turn 1 is'
+      const reason = 'the agent keeps the latest messages of a session, HISTORY_MESSAGES of them.'
+      this.log.append(element('p', 'notice', `${subject} gone: ${reason}`))
     }
     const isGone = last === 0 && this.session.turns > 0
     if (last < this.session.turns) {
@@ -275,11 +275,11 @@ class Conversation {
         prompt = { id, text: textOf(parts) }
         continue
       }
-      const known = { ...this.known.turns?.[metadata.turn], ...shared[metadata.turn] }
-      if (known.cut) this.log.append(element('p', 'note cut', known.cut))
+      const tabData = { ...this.tabData.turns?.[metadata.turn], ...shared[metadata.turn] }
+      if (tabData.cut) this.log.append(element('p', 'note cut', tabData.cut))
       const userMessage = this.addPrompt(prompt.text)
       const reply = new Reply(this.log)
-      reply.showParts(parts, metadata, known)
+      reply.showParts(parts, metadata, tabData)
       this.offerChanges(userMessage, reply, prompt)
     }
     if (isGone) this.note(GONE)
@@ -363,26 +363,26 @@ class Conversation {
   replace(prompt) {
     const userMessage = this.userMessages.get(prompt.replaces)
     if (this.stop || !userMessage) return
-    const gone = this.seen - prompt.replaces
-    const what = gone && `${gone} later ${gone === 1 ? 'turn was' : 'turns were'} removed`
-    const cut = [prompt.how ?? (gone && 'Tried again'), what].filter(Boolean).join(': ')
+    const count = this.lastTurn - prompt.replaces
+    const removal = count && `${count} later ${count === 1 ? 'turn was' : 'turns were'} removed`
+    const cut = [prompt.how ?? (count && 'Tried again'), removal].filter(Boolean).join(': ')
     while (userMessage.nextSibling) userMessage.nextSibling.remove()
     userMessage.querySelector('p').textContent = prompt.text
-    find('prompt').focus() // the focused button is gone
+    find('prompt').focus() // the focused button was removed
     this.takeTurn({ ...prompt, cut: cut && `${cut}.` }, userMessage)
   }
 
   /** Offer to retry a prompt that this tab sent before a reload, unless its turn was saved. */
   offerUnfinished(messages) {
-    const { unfinished } = this.known
+    const { unfinished } = this.tabData
     if (typeof unfinished?.id !== 'string' || typeof unfinished.text !== 'string') return
     const { id, text, after, failure, replaces, how, isAnswer, answered, was } = unfinished
     const mayRun = failure && isUnknown(failure.type)
     // Until a turn ends, the server has the state before it: the calls are still pending.
     const waits = isAnswer && messages.some(({ parts }) => parts.some(isOneOf(answered)))
     if (waits && mayRun) {
-      const shown = this.fail(failure, `${UNKNOWN} ${ASKING}`, () => this.load())
-      this.askAgain(shown, messages)
+      const notice = this.fail(failure, `${UNKNOWN} ${ASKING}`, () => this.load())
+      this.askAgain(notice, messages)
       return
     }
     const isKept = messages.some((message, index) => {
@@ -392,16 +392,16 @@ class Conversation {
       if (!replaces) return message.id === id || isSame
       // The server reported the failure.
       const isKnown = failure && failure.type !== 'stopped' && !mayRun
-      return isSame && turn === this.seen && !isKnown && textOf(reply.parts) !== was
+      return isSame && turn === this.lastTurn && !isKnown && textOf(reply.parts) !== was
     })
     if (isKept) {
       if (failure && waits) this.note(GENTLE[failure.type] ?? failure.message)
       return this.remember({ unfinished: null })
     }
-    let consequence = 'So far it was not kept. Trying again runs it once.'
+    let consequence = 'It has not been saved so far. Trying again runs it once.'
     if (failure) consequence = mayRun ? `${UNKNOWN} ${ASKING}` : UNCHANGED
     const userMessage = this.addPrompt(text)
-    const shown = this.fail(
+    const notice = this.fail(
       failure ?? { type: 'interrupted', message: INTERRUPTED },
       consequence,
       () =>
@@ -413,15 +413,16 @@ class Conversation {
         this.recompose({ id, text, replaces })
       },
     )
-    if (mayRun) this.askAgain(shown, messages)
+    if (mayRun) this.askAgain(notice, messages)
   }
 
   /**
-   * Ask the server some times whether it kept a turn after all, and show its turns if so. `before`
-   * is its last answer; without one, `isNews` tells whether the first answer is to be shown.
+   * Ask the server several times whether it saved a turn after all; if so, show its turns.
+   *
+   * `before` is its last answer. Without it, `isNews` returns whether to show the first answer.
    */
   async askAgain(failure, before, isNews) {
-    let known = before && JSON.stringify(before)
+    let previous = before && JSON.stringify(before)
     for (const seconds of SECONDS) {
       await new Promise((resolve) => setTimeout(resolve, seconds * 1000))
       if (!this.isOpen) return
@@ -429,8 +430,8 @@ class Conversation {
       if (this.stop || !this.isOpen || !this.log.contains(failure)) return
       if (!messages) continue
       const answer = JSON.stringify(messages)
-      if (known === null ? isNews(messages) : answer !== known) return this.show(messages)
-      known = answer
+      if (previous === null ? isNews(messages) : answer !== previous) return this.show(messages)
+      previous = answer
     }
   }
 
@@ -439,8 +440,8 @@ class Conversation {
     return conversations.get(this.session.id) === this
   }
 
-  /** Data of the session that only this tab has. */
-  get known() {
+  /** The session's data in this tab. */
+  get tabData() {
     return read('sessionStorage', this.key) ?? {}
   }
 
@@ -450,7 +451,7 @@ class Conversation {
 
   remember(change) {
     if (!this.isOpen) return
-    write('sessionStorage', this.key, change && { ...this.known, ...change })
+    write('sessionStorage', this.key, change && { ...this.tabData, ...change })
   }
 
   /** Times and tokens by turn number, for all tabs. */
@@ -531,8 +532,8 @@ class Conversation {
   /** Send a prompt as one turn. Its id is the idempotency key: a saved turn never runs twice. */
   takeTurn(prompt, userMessage) {
     const { id, text, replaces, how } = prompt
-    const after = (replaces ?? this.seen + 1) - 1
-    const was = replaces === this.seen ? this.last.texts.join('') : undefined
+    const after = (replaces ?? this.lastTurn + 1) - 1
+    const was = replaces === this.lastTurn ? this.last.texts.join('') : undefined
     this.remember({ unfinished: { id, text, after, replaces, how, was } })
     const message = { id, role: 'user', parts: [{ type: 'text', text }] }
     const messageId = replaces && id
@@ -545,9 +546,9 @@ class Conversation {
     const parts = answers.map((approval) => ({ type: 'dynamic-tool', state, approval }))
     const answered = { ...prompt, isAnswer: true }
     const ids = answers.map(({ id }) => id)
-    this.remember({ unfinished: { ...answered, after: this.seen - 1, answered: ids } })
+    this.remember({ unfinished: { ...answered, after: this.lastTurn - 1, answered: ids } })
     while (reply.node.nextSibling) reply.node.nextSibling.remove() // about an earlier answer
-    reply.goOn()
+    reply.resume()
     this.run(userMessage, reply, answered, {
       messages: [{ id: 'reply', role: 'assistant', parts }],
     })
@@ -560,7 +561,12 @@ class Conversation {
     scrollDown(true)
     show()
     try {
-      const turn = { id: this.session.id, trigger: 'submit-message', seen: this.seen, ...request }
+      const turn = {
+        id: this.session.id,
+        trigger: 'submit-message',
+        seen: this.lastTurn,
+        ...request,
+      }
       const options = { method: 'POST', body: JSON.stringify(turn), signal: stop.signal }
       for await (const event of readEvents(await call(this.session, 'api/chat', options))) {
         reply.take(event)
@@ -582,8 +588,8 @@ class Conversation {
 
   commit(userMessage, reply, prompt) {
     const { turn, dropped } = reply.metadata
-    const expected = prompt.replaces ?? (prompt.isAnswer ? turn : this.seen + 1)
-    const waits = reply.asked.size > 0
+    const expected = prompt.replaces ?? (prompt.isAnswer ? turn : this.lastTurn + 1)
+    const waits = reply.answers.size > 0
     const change = { turns: waits ? turn - 1 : turn, changed: newId() }
     this.remember({ unfinished: null })
     if (dropped || turn > expected) {
@@ -593,17 +599,17 @@ class Conversation {
       return
     }
     if (turn < expected) {
-      const what = 'The server lost this session. It started again here, without the turns above.'
-      userMessage.before(element('p', 'notice', what))
+      const notice = 'The server lost this session. It started again here, without the turns above.'
+      userMessage.before(element('p', 'notice', notice))
     }
     reply.metadata.cut = prompt.cut
     reply.finish()
     if (userMessage.previousSibling?.classList.contains('cut')) userMessage.previousSibling.remove()
     if (prompt.cut) userMessage.before(element('p', 'note cut', prompt.cut))
-    this.seen = turn
+    this.lastTurn = turn
     this.offerChanges(userMessage, reply, { id: prompt.id, text: prompt.text })
     const { recalled, ...facts } = reply.facts
-    this.remember({ turns: { ...factsBefore(this.known.turns, turn), [turn]: { recalled } } })
+    this.remember({ turns: { ...factsBefore(this.tabData.turns, turn), [turn]: { recalled } } })
     this.share({ ...factsBefore(this.shared, turn), [turn]: facts })
     this.save(change)
     if (unstored.has(SESSIONS) && !isWarned) this.note(UNSTORED)
@@ -617,25 +623,25 @@ class Conversation {
     const isShort = prompt.replaces || prompt.isAnswer || isConflict // the log lacks turns
     let consequence = isShort ? UNKNOWN : `${UNKNOWN} Try again: it will not run twice.`
     consequence += ` ${ASKING}`
-    // The page left before the end of the turn, so it asks for the outcome.
+    // The page stopped listening before the end of the turn, so it asks for the outcome.
     const soon = { signal: AbortSignal.timeout(5000) }
     const asks = isShort || type === 'stopped' || isUnknown(type)
     const messages = asks ? await this.readTurns(soon).catch(() => null) : []
-    let unfinished = { ...this.known.unfinished, failure: { type, message } }
+    let unfinished = { ...this.tabData.unfinished, failure: { type, message } }
     if (isConflict && prompt.replaces) {
-      const { text, how } = prompt // an edited text becomes a new prompt
-      const after = messages?.at(-1)?.metadata.turn ?? this.seen
+      const { text, how } = prompt // edited text becomes a new prompt
+      const after = messages?.at(-1)?.metadata.turn ?? this.lastTurn
       unfinished = how ? { id: newId(), text, after, failure: unfinished.failure } : null
     }
     this.remember({ unfinished })
     if (messages && !isUnknown(type)) consequence = UNCHANGED
     const hasMore = (read) => {
       const isKept = read.some(({ id }) => id === prompt.id)
-      return isShort || isKept || read.at(-1)?.metadata.turn > this.seen
+      return isShort || isKept || read.at(-1)?.metadata.turn > this.lastTurn
     }
     if (messages && hasMore(messages)) {
       this.show(messages)
-      if (isConflict) this.note('The session had other turns: they are shown now.')
+      if (isConflict) this.note('The session had other turns, which are shown now.')
       return
     }
     reply.finish()
@@ -656,8 +662,8 @@ class Conversation {
       userMessage.remove()
       this.recompose(prompt)
     }
-    const shown = this.fail(failure, consequence, retry, isShort ? undefined : edit)
-    if (asks) this.askAgain(shown, messages, (read) => hasMore(read) || !isUnknown(type))
+    const notice = this.fail(failure, consequence, retry, isShort ? undefined : edit)
+    if (asks) this.askAgain(notice, messages, (read) => hasMore(read) || !isUnknown(type))
   }
 }
 
@@ -666,7 +672,7 @@ function factsBefore(turns, turn) {
   return Object.fromEntries(Object.entries(turns ?? {}).filter(([number]) => number < turn))
 }
 
-/** Return a predicate: does a part wait for an answer to these approvals? */
+/** Return a predicate: whether a part is waiting for one of these approvals. */
 function isOneOf(ids) {
   return ({ state, approval }) => state === 'approval-requested' && ids?.includes(approval.id)
 }
@@ -695,13 +701,13 @@ async function call(session, path, options = {}) {
   throw new Failure(`http_${status}`, `A proxy answered instead of the agent: ${status}.`)
 }
 
-/** Return the header of the token: the browser needs Authorization for a proxy's password. */
+/** Return the header with the token. A proxy may need Authorization for its own password. */
 function authorization() {
   const token = read('sessionStorage', TOKEN)
   return token ? { 'X-API-Token': token } : {}
 }
 
-/** Show the model and the tools of the agent, after the token if it is needed. */
+/** Show the agent's model and tools; ask for the token first if needed. */
 async function describeAgent() {
   const response = await fetch('agent.json', { headers: authorization() }).catch(() => null)
   const { model, tools } = (await response?.json().catch(() => null)) ?? {}
@@ -714,14 +720,16 @@ async function describeAgent() {
   find('agent').title = parts.join('\n')
 }
 
-/** Ask for the token unless it was entered already; return whether there is a token. */
+/** Ask for the token unless the user has entered it; return whether there is a token. */
 async function askToken(refused) {
   if (dialog.open) {
     await new Promise((resolve) => dialog.addEventListener('close', resolve, { once: true }))
   }
   if (read('sessionStorage', TOKEN) !== refused) return true
-  const what = refused ? 'The server does not accept this token.' : 'This server asks for a token.'
-  const token = (await ask(what, 'Continue', 'API_TOKEN'))?.trim()
+  const question = refused
+    ? 'The server does not accept this token.'
+    : 'This server asks for a token.'
+  const token = (await ask(question, 'Continue', 'API_TOKEN'))?.trim()
   if (token) {
     write('sessionStorage', TOKEN, token)
     describeAgent()
@@ -738,7 +746,7 @@ async function* readEvents(response) {
     const events = (rest + value).split('\n\n')
     rest = events.pop()
     for (const line of events.join('\n').split('\n')) {
-      // Another line is a comment, which keeps a proxy waiting.
+      // Other lines are comments, which keep a proxy's connection open.
       const data = line.replace(/^data: /, '')
       if (data !== line && data !== '[DONE]') yield parse(data)
     }
@@ -746,13 +754,13 @@ async function* readEvents(response) {
 }
 
 function asFailure(error) {
-  const what = 'The server does not answer, or the connection was lost.'
-  return error instanceof Failure ? error : new Failure('network_error', what)
+  const message = 'The server does not answer, or the connection was lost.'
+  return error instanceof Failure ? error : new Failure('network_error', message)
 }
 
 // Dialogs and layout ----------------------------------------------------------------------------
 
-/** Ask for a confirmation or, with a label, for a text; null means no. */
+/** Ask for a confirmation or, with a label, for text; null means no. */
 function ask(question, confirm, label = '') {
   find('question').textContent = question
   find('confirm').textContent = confirm
@@ -766,7 +774,7 @@ function ask(question, confirm, label = '') {
   })
 }
 
-/** Announce a text to screen readers. */
+/** Announce text to screen readers. */
 function say(text) {
   find('status').textContent = text
 }
@@ -783,7 +791,7 @@ function scrollDown(always = false) {
   find('latest').hidden = isAtEnd
 }
 
-/** Show the reason of an unsent message below the composer, until its text changes. */
+/** Show why a message was not sent, until the text in the composer changes. */
 function hint(text) {
   find('keys').textContent = text || KEYS
   find('keys').classList.toggle('reason', Boolean(text))
@@ -794,7 +802,7 @@ function draftKey(id) {
   return `${NAME}: ${id}: draft`
 }
 
-/** Put a text into the composer; it survives a reload of this session. */
+/** Put text into the composer; the text survives a reload of this session. */
 function compose(text) {
   prompt.value = text
   keepDraft()
@@ -816,7 +824,7 @@ function grow() {
 
 function stopTurn() {
   current.stop?.abort()
-  prompt.focus() // the focused button is gone
+  prompt.focus() // the focused button was removed
 }
 
 function toggleSidebar(isOpen) {
@@ -859,7 +867,7 @@ prompt.onkeydown = (event) => {
 prompt.oninput = keepDraft
 prompt.onpaste = (event) => {
   const { files, types } = event.clipboardData
-  // A copied table has a picture, too: paste its text.
+  // A copied table also includes a picture: paste its text.
   if (files.length === 0 || types.includes('text/plain')) return
   event.preventDefault()
   hint(NO_FILES)
@@ -889,13 +897,13 @@ actor.oninput = () => {
 transcript.onscroll = () => {
   const { scrollHeight, scrollTop, clientHeight } = transcript
   const isNear = scrollHeight - scrollTop - clientHeight < 40
-  // Browsers also scroll up when the content is shorter for a moment.
+  // Browsers also scroll up when the content is briefly shorter.
   const isByReader = scrollHeight === lastHeight || performance.now() - lastInput < 1000
   isAtEnd = isNear || (isAtEnd && !(scrollTop < lastTop && isByReader))
   lastTop = scrollTop
   lastHeight = scrollHeight
   if (isNear) find('latest').hidden = true
-  else scrollDown() // follow grown content
+  else scrollDown() // follow the growing content
 }
 for (const type of ['wheel', 'touchmove', 'keydown', 'pointerdown']) {
   transcript.addEventListener(type, () => (lastInput = performance.now()), { passive: true })

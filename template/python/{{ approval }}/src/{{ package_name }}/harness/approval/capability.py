@@ -23,12 +23,12 @@ from .session import Answers, begin, hold, waiting_in
 from .settings import ApprovalSettings
 
 NO_REASON = "no reason given"
-SHORT = 200  # characters of arguments that fit in one line with the question
+SHORT = 200  # maximum characters of arguments on the line of the question
 FORM = 'Send {"approve": ["id", ...], "deny": [{"id": "...", "reason": "..."}, ...]}.'
 
 
 class Approval(Capability):
-    """Stores pending turns and resumes them in any process that has the session."""
+    """Stores pending turns and resumes them in any process that can load the session."""
 
     settings: ApprovalSettings
 
@@ -50,16 +50,16 @@ class Approval(Capability):
         is_alone = body.keys().isdisjoint({"prompt", "replace_turn"})
         if not isinstance(approved, list) or not isinstance(denied, list) or not is_alone:
             raise AgentError("invalid_request", FORM)
-        given = [(id, None) for id in approved] + [_read_denial(denial) for denial in denied]
-        reasons = dict(given) if all(isinstance(id, str) for id, _ in given) else {}
-        if len(reasons) < len(given) or not given:
+        answers = [(id, None) for id in approved] + [_read_denial(denial) for denial in denied]
+        reasons = dict(answers) if all(isinstance(id, str) for id, _ in answers) else {}
+        if len(reasons) < len(answers) or not answers:
             raise AgentError("invalid_request", f"{FORM} Name each call once.")
         return Answers(session_id, "", reasons=reasons)
 
     def ask(
         self, result: TurnResult, request: TurnRequest, read: Callable[[str], str | None]
     ) -> TurnRequest | None:
-        """Ask for the approval of each call: y approves; any other text denies with this reason."""
+        """Ask for each call: y approves; any other text denies, with the text as the reason."""
         if result.marks.get("dropped"):
             click.echo("The pending turn was dropped.")
         reasons: dict[str, str | None] = {}
@@ -81,10 +81,10 @@ class Approval(Capability):
         adapter.prepare(reasons, options)
 
 
-def _question(tool: str, given: Any) -> str:
-    """Return the question for a call; no argument can imitate a line of it."""
+def _question(tool: str, values: Any) -> str:
+    """Return the question for a call. Arguments cannot imitate its lines."""
     name = visible(tool)
-    arguments = visible(json.dumps(given, ensure_ascii=False, separators=(",", ":")))
+    arguments = visible(json.dumps(values, ensure_ascii=False, separators=(",", ":")))
     if len(arguments) <= SHORT:
         return f"Run {name} {arguments}? [y/N/reason] "
     # A long text could end in a forged question, so the last line names the tool again.

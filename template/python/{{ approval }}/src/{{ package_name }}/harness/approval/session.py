@@ -16,7 +16,7 @@ from . import adapter
 
 @dataclass(frozen=True)
 class Answers(TurnRequest):
-    """A request that resumes a turn: None for an approved call, or the reason of a denial."""
+    """A request that resumes a turn. Reason None approves a call; any other reason denies it."""
 
     reasons: dict[str, str | None] = field(default_factory=dict, repr=False)
 
@@ -27,14 +27,14 @@ class Answers(TurnRequest):
 
     @property
     def reasons_by_call(self) -> dict[str, str | None]:
-        """The reasons by the ids that the model gave to the calls."""
+        """The reasons by the model's call ids."""
         return {call_id(id): reason for id, reason in self.reasons.items()}
 
 
 class Call(BaseModel):
     """A pending tool call."""
 
-    id: str  # with a mark: models reuse ids, and an answer is for one approval
+    id: str  # with a unique suffix: models reuse ids, but an answer is for one approval
     tool: str
     input: Any
 
@@ -43,15 +43,15 @@ class Waiting(BaseModel):
     """A pending turn."""
 
     turn: int
-    key: str | None  # of the last request
-    prompt_key: str | None  # of the first request
+    key: str | None  # the key of the last request
+    prompt_key: str | None  # the key of the first request
     prompt: str
-    reply: str  # so far
+    reply: str  # the reply so far
     calls: list[Call]
-    until: int  # in unix seconds
-    messages: list[Any]  # of the turn
-    kept: dict[str, Any] = {}  # by capabilities, JSON
-    other: dict[str, Any]  # other state of the framework
+    until: int  # Unix time in seconds
+    messages: list[Any]  # the messages of the turn
+    kept: dict[str, Any] = {}  # JSON data of capabilities
+    other: dict[str, Any]  # the framework's remaining state
 
     @property
     def tool_calls(self) -> list[ToolCall]:
@@ -90,7 +90,7 @@ async def begin(session: Session, turn: Turn) -> Stage | TurnResult | None:
     answers = turn.request if isinstance(turn.request, Answers) else None
     ids = [call.id for call in waiting.calls] if waiting else []
     if waiting and answers and answers.reasons.keys() == {*ids}:
-        return await _go_on(session, turn, answers, waiting)
+        return await _resume(session, turn, answers, waiting)
     if repeated := session.find_repeated(turn):
         return repeated
     if waiting and turn.key is not None and turn.key in {waiting.key, waiting.prompt_key}:
@@ -106,7 +106,7 @@ async def begin(session: Session, turn: Turn) -> Stage | TurnResult | None:
     return stage
 
 
-async def _go_on(session: Session, turn: Turn, answers: Answers, waiting: Waiting) -> Stage:
+async def _resume(session: Session, turn: Turn, answers: Answers, waiting: Waiting) -> Stage:
     turn.prompt = waiting.prompt
     turn.kept = waiting.kept
     turn.key = turn.key or waiting.key
@@ -115,7 +115,7 @@ async def _go_on(session: Session, turn: Turn, answers: Answers, waiting: Waitin
     stage.key = waiting.prompt_key
     reasons = answers.reasons_by_call
     if None in reasons.values():
-        # No stream begins while the claim is saved: the store can still refuse it.
+        # Start no stream before the claim is saved: the store may still reject it.
         turn.has_begun = False
         await _claim(session, waiting)
         turn.has_begun = True
@@ -137,14 +137,14 @@ async def _claim(session: Session, waiting: Waiting) -> None:
         CLAIMS.pop((session.id, last["claim"]), None)
         return
     snapshot, last = _committed(session)
-    # A unique claim tells this process from others that claim the same turn.
+    # A unique id distinguishes this claim from claims of other processes.
     claim = last["claim"] = uuid4().hex
     with suppress(ValueError):  # too large for the cache
         CLAIMS[session.id, claim] = waiting
     try:
         claimed = await session.claim(snapshot, last)
     except AgentError as error:
-        if error.type != "store_unavailable":  # else the claim may be saved, now or later
+        if error.type != "store_unavailable":  # otherwise the claim may still be saved
             CLAIMS.pop((session.id, claim), None)
         raise
     CLAIMS.pop((session.id, claim), None)
@@ -170,7 +170,7 @@ async def hold(stage: Stage, snapshot: Snapshot, seconds: int) -> TurnResult:
     if len({call.id for call in turn.waiting}) < len(turn.waiting):
         # One answer would apply to both calls.
         raise AgentError("model_failed", detail="two pending tool calls have the same id")
-    mark = uuid4().hex[:8]
+    suffix = uuid4().hex[:8]
     waiting = Waiting(
         turn=turn.number,
         key=turn.key,
@@ -178,7 +178,8 @@ async def hold(stage: Stage, snapshot: Snapshot, seconds: int) -> TurnResult:
         prompt=turn.prompt,
         reply=turn.reply,
         calls=[
-            Call(id=f"{call.id}.{mark}", tool=call.name, input=call.input) for call in turn.waiting
+            Call(id=f"{call.id}.{suffix}", tool=call.name, input=call.input)
+            for call in turn.waiting
         ],
         until=int(time.time()) + seconds,
         messages=snapshot["data"]["messages"][stage.at :],
@@ -191,9 +192,8 @@ async def hold(stage: Stage, snapshot: Snapshot, seconds: int) -> TurnResult:
         before = snapshot | {"data": {"messages": []}}
         last = PendingData(actor=session.actor, turn=0, key=None, reply="", turns=[])
     last["pending"] = waiting.model_dump()
-    session.check_size(
-        len(serialize(before | {"app_data": last}))
-    )  # a pending turn displaces no older turn
+    # Raise instead of dropping older turns to make room for the pending turn.
+    session.check_size(len(serialize(before | {"app_data": last})))
     await session.save(before, last)
     turn.waiting = waiting.tool_calls
     return turn.end("waiting", stage.marks | _marks_of(session))
@@ -204,7 +204,7 @@ def _marks_of(session: Session) -> Marks:
 
 
 def call_id(id: str) -> str:
-    """Return the id that the model gave to a call, without the mark of the approval."""
+    """Return the model's id of a call, without the suffix of the approval."""
     return id.rpartition(".")[0]
 
 

@@ -7,6 +7,6 @@ from ..settings import CoreSettings, integer
 
 @dataclass(frozen=True)
 class ApprovalSettings(CoreSettings):
-    """How long a turn waits for a person."""
+    """The time limit of a pending turn."""
 
     waiting_seconds: int = integer(86400, 1, 31_536_000)

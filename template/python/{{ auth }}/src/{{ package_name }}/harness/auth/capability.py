@@ -1,7 +1,7 @@
 """The capability that verifies tokens, binds requests to actors, and limits their use.
 
-API_TOKEN, a secret of this process, replaces each verified token. The server's own checks
-accept only that secret, at every route that needs a token.
+API_TOKEN, a secret of this process, replaces each verified token, because the server's own
+checks accept only that secret, at every route that needs a token.
 """
 
 import logging
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 NAMES = [name.lower() for name in ACTOR_HEADERS]
 REPLACED = {"authorization", TOKEN_HEADER.lower(), *NAMES}
 UNSET = "AUTH_ISSUER is not set: with a model, `serve` needs it, or API_TOKEN."
-ALONE = "Tokens of AUTH_ISSUER take the place of API_TOKEN: unset one of them."
+ALONE = "Tokens of AUTH_ISSUER replace API_TOKEN: unset one of these settings."
 NO_AUDIENCE = "AUTH_AUDIENCE is not set: tokens for other services would be accepted."
 
 
@@ -111,7 +111,7 @@ class Auth(Capability):
     async def _bind(
         self, scope: Scope, receive: Receive, send: Send
     ) -> tuple[Scope, Receive, Send]:
-        """Return a request as one of its token's actor, or as one without a token.
+        """Return the request with its token replaced by its actor and API_TOKEN.
 
         Raises AgentError.
         """
@@ -121,10 +121,10 @@ class Auth(Capability):
         identity_headers = dict[str, str]()
         tokens = [f"Bearer {token}" for token in sent.getlist(TOKEN_HEADER)]
         values = tokens or sent.getlist("authorization")
-        given = re.fullmatch("(?i:bearer) +([!-~]+) *", values[0]) if len(values) == 1 else None
+        match = re.fullmatch("(?i:bearer) +([!-~]+) *", values[0]) if len(values) == 1 else None
         try:
-            if given:
-                actor = await self.tokens.actor_of(given[1])
+            if match:
+                actor = await self.tokens.actor_of(match[1])
                 identity_headers = {
                     "authorization": f"Bearer {self.settings.api_token}",
                     NAMES[0]: actor,
@@ -134,18 +134,18 @@ class Auth(Capability):
         except IssuerUnavailable:
             detail = "Tokens cannot be verified now; retry later."
             raise AgentError("server_busy", detail) from None
-        named = {value for name in NAMES for value in sent.getlist(name)}
-        if identity_headers and not named <= {identity_headers[NAMES[0]]}:
-            log.warning("refused: a header names a different actor than the token")
+        actors = {value for name in NAMES for value in sent.getlist(name)}
+        if identity_headers and not actors <= {identity_headers[NAMES[0]]}:
+            log.warning("rejected a request: a header names a different actor than the token")
             detail = "A header names a different actor than the token."
             raise AgentError("session_forbidden", detail)
-        others = [pair for pair in sent.raw if pair[0].decode("latin-1") not in REPLACED]
+        headers = [pair for pair in sent.raw if pair[0].decode("latin-1") not in REPLACED]
         raw = [(name.encode(), value.encode()) for name, value in identity_headers.items()]
-        return {**scope, "headers": [*others, *raw]}, receive, send
+        return {**scope, "headers": [*headers, *raw]}, receive, send
 
 
 def _problem(settings: AuthSettings) -> str:
-    """Return why the settings cannot work, or ""."""
+    """Return the reason why the settings cannot work, or ""."""
     if not settings.auth_issuer:
         return ""
     if settings.api_token:
@@ -153,9 +153,9 @@ def _problem(settings: AuthSettings) -> str:
     return "" if settings.auth_audience else NO_AUDIENCE
 
 
-def _challenging(send: Send, why: str) -> Send:
-    """Let a response with the status 401 say why the token is refused, as RFC 6750 does."""
-    description = f'error_description="The token is not accepted: {why}."'
+def _challenging(send: Send, reason: str) -> Send:
+    """Add the reason for a rejected token to responses with status 401 (RFC 6750)."""
+    description = f'error_description="The token is not accepted: {reason}."'
 
     async def send_challenge(event: Message) -> None:
         if event["type"] == "http.response.start" and event["status"] == 401:

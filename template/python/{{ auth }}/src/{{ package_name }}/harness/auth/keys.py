@@ -18,18 +18,18 @@ from .settings import LOOPBACK, PUBLIC
 log = logging.getLogger(__name__)
 ALGORITHMS = ("RS256", "ES256", "EdDSA")  # excludes "none" and shared secrets
 SECONDS = 5  # for each of the two requests
-FRESH_SECONDS = 600  # then the keys are read again, beside the turns
-COOLDOWN_SECONDS = 5  # from the end of a try to the next
+FRESH_SECONDS = 600  # after this time, turns refresh the keys in the background
+COOLDOWN_SECONDS = 5  # between the end of a refresh and the next
 MAX_BYTES = 1_000_000
 MAX_KEYS = 100
 
 
 class IssuerUnavailable(Exception):
-    """The keys of the issuer could not be read; the message says why."""
+    """The keys of the issuer could not be read. The message gives the reason."""
 
 
 class Keys:
-    """The keys of one issuer. While it is down, those that were read last stay in use."""
+    """The keys of one issuer. While it is down, the last keys stay in use."""
 
     def __init__(self, issuer: str) -> None:
         self._issuer = issuer
@@ -56,20 +56,20 @@ class Keys:
         async with httpx.AsyncClient(timeout=SECONDS) as client:
             metadata = await _get(client, place)
             if metadata.get("issuer") != self._issuer:
-                raise IssuerUnavailable(f"{place} is of another issuer")
+                raise IssuerUnavailable(f"{place} names a different issuer")
             uri = str(metadata.get("jwks_uri"))
             if not self._is_allowed(uri):
                 raise IssuerUnavailable(f"{place}: jwks_uri must be an https address")
-            listed = (await _get(client, uri)).get("keys")
+            candidates = (await _get(client, uri)).get("keys")
         keys: list[PyJWK] = []
-        for value in listed[:MAX_KEYS] if isinstance(listed, list) else []:
+        for value in candidates[:MAX_KEYS] if isinstance(candidates, list) else []:
             try:
                 if value.get("use", "sig") == "sig":
                     keys.append(PyJWK(value))
             except (PyJWTError, AttributeError, TypeError, ValueError):
-                continue  # of a kind that is not known here
+                continue  # an unsupported kind of key
         if not any(key.algorithm_name in ALGORITHMS for key in keys):
-            raise IssuerUnavailable("it has no key for RS256, ES256 or EdDSA")
+            raise IssuerUnavailable("the issuer has no key for RS256, ES256 or EdDSA")
         self._keys = keys
         self._read_at = time.monotonic()
 
@@ -85,18 +85,18 @@ class Keys:
         return keys[0] if len(keys) == 1 else None
 
     def _is_allowed(self, uri: str) -> bool:
-        """Whether keys may be read there: as AUTH_ISSUER, but also with a query."""
+        """Whether to read keys from this address: as for AUTH_ISSUER, but it may have a query."""
         address = uri.partition("?")[0]
         is_here = self._issuer.startswith("http:") and re.fullmatch(LOOPBACK, address)
         return bool(is_here or re.fullmatch(PUBLIC, address)) and not re.search(r"[\s#]", uri)
 
     async def _refresh(self) -> None:
-        """Read the keys, unless it was just tried. All callers wait for the same try."""
+        """Read the keys, unless the last attempt was recent. All callers await the same attempt."""
         self._start()
         if self._refreshing:
             await asyncio.shield(self._refreshing)
         if not self._keys:
-            raise IssuerUnavailable("its keys were never read")
+            raise IssuerUnavailable("its keys have never been read")
 
     def _start(self) -> None:
         is_due = time.monotonic() - self._tried_at > COOLDOWN_SECONDS
@@ -123,12 +123,12 @@ async def _get(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
             async for chunk in answer.aiter_bytes():
                 body += chunk
                 if len(body) > MAX_BYTES:
-                    raise IssuerUnavailable(f"{url}: more than {MAX_BYTES} bytes")
+                    raise IssuerUnavailable(f"{url}: the response exceeds {MAX_BYTES} bytes")
         value = json.loads(body)
     except TimeoutError:
-        raise IssuerUnavailable(f"{url}: no whole answer within {SECONDS} s") from None
+        raise IssuerUnavailable(f"{url}: no complete response within {SECONDS} s") from None
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError) as error:
         raise IssuerUnavailable(f"{url}: {describe(error)}") from None
     if not isinstance(value, dict):
-        raise IssuerUnavailable(f"{url}: no JSON object")
+        raise IssuerUnavailable(f"{url}: the response is not a JSON object")
     return value

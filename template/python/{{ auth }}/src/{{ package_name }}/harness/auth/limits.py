@@ -1,4 +1,4 @@
-"""How many turns and tokens an actor may use, per minute and per day of UTC."""
+"""Limits an actor's turns and tokens per minute and per UTC day."""
 
 import logging
 import time
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 MINUTE = 60
 DAY = 86_400
 PERIODS = {MINUTE: "minute", DAY: "day"}
-MAX_COUNTERS = 100_000  # per process; beyond it, the least recently used counters restart
+MAX_COUNTERS = 100_000  # per process; above it, the least recently used counters restart
 
 
 class CountersUnavailable(Exception):
@@ -52,7 +52,7 @@ class Limits:
         self.counters: Counters = InProcess()
         turns = {MINUTE: settings.actor_turns_per_minute, DAY: settings.actor_turns_per_day}
         tokens = {MINUTE: settings.actor_tokens_per_minute, DAY: settings.actor_tokens_per_day}
-        self.admitted = WeakSet[Turn]()  # those of which a request was not refused
+        self.admitted = WeakSet[Turn]()  # the turns that have sent a request to a model
         self._turns = {seconds: maximum for seconds, maximum in turns.items() if maximum}
         self._tokens = {seconds: maximum for seconds, maximum in tokens.items() if maximum}
 
@@ -62,7 +62,7 @@ class Limits:
         return bool(self._tokens)
 
     async def begin(self, actor: str) -> None:
-        """Count a turn, or a fork. Raises AgentError if the actor has used up a limit."""
+        """Count a turn or a fork. Raises AgentError if the actor has reached a limit."""
         now = time.time()
         if error := await self.spend(actor, 0, now):
             raise error
@@ -71,9 +71,9 @@ class Limits:
                 raise _used_up("turns", maximum, seconds, now)
 
     async def spend(self, actor: str, tokens: int, now: float) -> AgentError | None:
-        """Count tokens; return an error if the actor had used up a limit before.
+        """Count tokens; return an error if the actor had already reached a limit.
 
-        A negative number takes back tokens that were counted at the same time `now`.
+        A negative number reverts tokens that were counted at the same time `now`.
         """
         error = None
         for seconds, maximum in self._tokens.items():
@@ -87,7 +87,7 @@ class Limits:
         try:
             return await self.counters.add(name, number, seconds)
         except CountersUnavailable as error:
-            log.warning("an actor was not limited: %s", error)
+            log.warning("limits were not applied to an actor: %s", error)
             return 0
 
 

@@ -1,4 +1,4 @@
-"""The tokens of requests to models: estimated when a request is sent, then those of its usage."""
+"""The tokens of model requests: estimated when a request is sent, then corrected by its usage."""
 
 import time
 from collections.abc import AsyncIterator
@@ -11,11 +11,11 @@ CHARS_PER_TOKEN = 4
 
 
 class Request:
-    """A request to a model, with its answer."""
+    """A request to a model and its response."""
 
     def __init__(self, chars: int) -> None:
-        self.chars = chars  # sent and received
-        self.usage = 0  # tokens, as the provider counts them; 0 means unknown
+        self.chars = chars  # number of characters sent and received
+        self.usage = 0  # the tokens that the provider reports; 0 means unknown
 
     @property
     def tokens(self) -> int:
@@ -33,10 +33,10 @@ class Meter:
 
     @asynccontextmanager
     async def request(self, chars: int) -> AsyncIterator[Request]:
-        """Count a request of `chars` characters; correct the count by its answer at the end.
+        """Count a request of `chars` characters; correct the count at its end.
 
-        The first request of a turn is refused if the tokens of the actor are used up: another turn
-        may have used them since this turn began. Raises AgentError.
+        Rejects the first request of a turn if the actor has no tokens left: another turn may have
+        used them since this turn began. Raises AgentError.
         """
         request = Request(chars)
         now = time.time()

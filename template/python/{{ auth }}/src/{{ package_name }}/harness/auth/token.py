@@ -11,13 +11,13 @@ from ..contract import ACTOR_ID
 from .keys import ALGORITHMS, Keys
 from .settings import AuthSettings
 
-LEEWAY_SECONDS = 60  # by how much clocks may differ
+LEEWAY_SECONDS = 60  # allowed difference between clocks
 HASHED = "sha256-"
 FORM = re.compile(r"([A-Za-z0-9_-]+\.){2}[A-Za-z0-9_-]*")  # without padding
 
 
 class InvalidToken(Exception):
-    """The token is not accepted; the message says why, and nothing of the token."""
+    """The token is rejected. The message gives the reason, and quotes nothing from the token."""
 
 
 class Tokens:
@@ -45,11 +45,11 @@ class Tokens:
             algorithm = head.get("alg")
             id = head.get("kid")
             if algorithm not in ALGORITHMS:
-                raise InvalidToken("it is signed in a way that is not accepted")
+                raise InvalidToken("its signature algorithm is not accepted")
             key = await self._keys.find(id, algorithm)
             if key is None:
-                raise InvalidToken("its key is not one of the issuer")
-            # Only the claim of the actor has to be a text.
+                raise InvalidToken("the issuer has no such key")
+            # Only the actor's claim must be a string.
             claims: dict[str, Any] = jwt.decode(
                 token,
                 key,
@@ -64,19 +64,19 @@ class Tokens:
                 },
             )
         except PyJWTError as error:
-            raise InvalidToken(WHY.get(type(error).__name__, "it is not valid")) from None
-        # Some issuers, such as Amazon Cognito, name the client of an access token instead.
+            raise InvalidToken(REASONS.get(type(error).__name__, "it is not valid")) from None
+        # Some issuers, such as Amazon Cognito, put the client's id into access tokens instead.
         audience = claims.get("client_id") if claims.get("aud") is None else claims["aud"]
-        named = audience if isinstance(audience, list) else [audience]
-        if not self._audiences & {it for it in named if isinstance(it, str)}:
-            raise InvalidToken("it is for another audience")
+        names = audience if isinstance(audience, list) else [audience]
+        if not self._audiences & {it for it in names if isinstance(it, str)}:
+            raise InvalidToken("it is for a different audience")
         return claims
 
 
-WHY = {
+REASONS = {
     "ExpiredSignatureError": "it has expired",
     "ImmatureSignatureError": "it is not valid yet",
-    "InvalidIssuerError": "it is of another issuer",
+    "InvalidIssuerError": "it is from a different issuer",
     "InvalidSignatureError": "its signature is wrong",
     "MissingRequiredClaimError": "it lacks exp or iss",
 }
@@ -85,7 +85,7 @@ WHY = {
 def actor_id(value: str) -> str:
     """Return a claim as an actor id: unchanged if valid, or else its SHA-256.
 
-    Nobody can choose a claim that looks like the hash of another claim.
+    A claim that looks like a hash is hashed too, so no claim can imitate the hash of another.
     """
     is_id = re.fullmatch(ACTOR_ID, value) and "/" not in value and not value.startswith(HASHED)
     return value if is_id else f"{HASHED}{sha256(value.encode('utf-8', 'replace')).hexdigest()}"

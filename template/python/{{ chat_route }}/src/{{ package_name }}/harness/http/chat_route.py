@@ -30,15 +30,15 @@ from .server import Events, relay
 from .stored_messages import read_turns
 
 STREAM_HEADER = "x-vercel-ai-ui-message-stream"
-MAX_SAFE_INTEGER = 2**53 - 1  # of JavaScript, which rounds larger ones
+MAX_SAFE_INTEGER = 2**53 - 1  # JavaScript rounds larger integers
 POSITION = "turn-([1-9][0-9]{0,14})"  # the id of the message of a turn without a key
 Part = dict[str, Any]
 
 
 class ChatRoute(Capability):
-    """The routes for a page with useChat; the id of the chat is that of the session."""
+    """The routes for a page with useChat; the id of the chat is the session id."""
 
-    # Adds details to the text of an error, for callers who may see them.
+    # Returns details to append to an error message, or "".
     advise: Callable[[AgentError], str] = staticmethod(lambda failure: "")
 
     def routes(self) -> Routes:
@@ -57,10 +57,10 @@ class ChatRoute(Capability):
             session_id = _read_id(request, ids[0] if len(ids) == 1 else None)
             actor = read_actor(request, runtime)
             with runtime.turns.reading():
-                async with one_read:  # a large session blocks the process for a moment
+                async with one_read:  # because a large session blocks the process for a moment
                     session = await runtime.sessions.read(session_id, actor)
                     text = _json(_ui_messages(session, is_exact=_is_exact(request)))
-                    await asyncio.sleep(0.01)  # serves other requests
+                    await asyncio.sleep(0.01)  # serve other requests first
             response = Response(text, headers=contract.NO_SNIFF, media_type="application/json")
             response.headers[SESSION_HEADER] = session_id
             response.headers["Cache-Control"] = "no-store"
@@ -74,7 +74,7 @@ class ChatRoute(Capability):
 
 
 def _is_exact(request: Request) -> bool:
-    """Whether a client reads large integers itself; others get them as strings, not rounded."""
+    """Whether a client can read large integers; other clients get them as strings, not rounded."""
     return "exact-numbers" in re.split(r"[\s,;]+", request.headers.get("Prefer", "").lower())
 
 
@@ -82,50 +82,49 @@ def _is_exact(request: Request) -> bool:
 class PageRequest(PlacedRequest):
     """A turn that follows the turns on the page, or replaces a turn."""
 
-    id: str = ""  # of the user's message
-    replaced: str | None = None  # the id of the message that is sent again
-    after: int | None = None  # the turn above it; None if the page does not say
-    after_id: str | None = None  # the id of the user's message of that turn
-    seen: int | None = None  # the last turn that the page knows
+    id: str = ""  # the id of the user's message
+    replaced_id: str | None = None  # the id of the message to replace
+    previous_turn: int | None = None  # the number of the turn above, or None if unknown
+    previous_id: str | None = None  # the id of the user's message in that turn
+    last_turn: int | None = None  # the number of the last turn that the page shows
 
     def place(self, session: Session, turn: Turn) -> int:
-        """Return the number of turns to keep; set the key late, so that `begin` replays no turn."""
+        """Return the number of turns to keep. Set the key here, so that `begin` replays no turn."""
         waiting = session.waiting
         committed = waiting.turn - 1 if waiting else session.number  # committed turns on the page
-        shown = committed + 1 if waiting else committed
-        if shown and self.seen not in {None, shown}:
+        visible = committed + 1 if waiting else committed
+        if visible and self.last_turn not in {None, visible}:
             raise _conflict()
         turn.key = self.id
-        first = session.number - len(session.turns) + 1
-        position = re.fullmatch(POSITION, self.replaced or "")
+        start = session.number - len(session.turns) + 1
+        position = re.fullmatch(POSITION, self.replaced_id or "")
         numbers = _numbers(session)
-        number = numbers.get(self.replaced or "")
-        if number is None and self.after is not None:
-            after = self.after
-            id = self.after_id
-            # A page can show a branch that the session no longer has.
+        number = numbers.get(self.replaced_id or "")
+        if number is None and self.previous_turn is not None:
+            id = self.previous_id
+            # The page may show a branch that the session no longer has.
             is_known = id is None or id in numbers or re.fullmatch(POSITION, id)
-            if shown and after >= first and not is_known:
+            if visible and self.previous_turn >= start and not is_known:
                 raise _conflict()
-            number = min(after, committed) + 1
+            number = min(self.previous_turn, committed) + 1
         elif number is None and position:
-            number = first + session.find(int(position[1]))
-        elif number is None and self.replaced and shown and self.seen is None:
+            number = start + session.find(int(position[1]))
+        elif number is None and self.replaced_id and visible and self.last_turn is None:
             raise _conflict()
         elif number is None:
             number = session.number + 1
-        return min(max(number - first, 0), len(session.turns))
+        return min(max(number - start, 0), len(session.turns))
 
 
 def _conflict() -> AgentError:
-    what = "The session has changed. Reload it; nothing was saved."
-    return AgentError("session_conflict", what)
+    message = "The session has changed. Reload it; nothing was saved."
+    return AgentError("session_conflict", message)
 
 
 class UiEvents(Events):
-    """A reply as the parts of the UI message stream; tools are dynamic, as a page declares none.
+    """A reply as the parts of the UI message stream; tools are dynamic: a page declares none.
 
-    `last` is the last message of the page: the user's, or the reply that goes on.
+    `last` is the last message of the page: the user's, or the reply to continue.
     """
 
     headers = Events.headers | {"Cache-Control": "no-cache, no-store", STREAM_HEADER: "v1"}
@@ -137,7 +136,7 @@ class UiEvents(Events):
         answers = _read_answers(last)
         self._id = last["id"] if goes_on else _reply_id(last["id"])
         self._denied = [_call_id(denial["id"]) for denial in answers["deny"]]
-        # The calls that the page shows.
+        # The ids of the calls that the page shows.
         self._called = {*map(_call_id, answers["approve"]), *self._denied}
         self._texts = 0
         self._is_text = False
@@ -163,14 +162,14 @@ class UiEvents(Events):
         if chunk.id in self._denied:
             return parts
         if chunk.is_error:
-            failed = {"errorText": chunk.text, "dynamic": True}
-            return parts + _part("tool-output-error", toolCallId=chunk.id, **failed)
+            failure = {"errorText": chunk.text, "dynamic": True}
+            return parts + _part("tool-output-error", toolCallId=chunk.id, **failure)
         output = _output_of(chunk, self._is_exact)
-        done = {"output": output, "dynamic": True}
-        return parts + _part("tool-output-available", toolCallId=chunk.id, **done)
+        success = {"output": output, "dynamic": True}
+        return parts + _part("tool-output-available", toolCallId=chunk.id, **success)
 
     def format_result(self, result: TurnResult) -> str:
-        """Return the last parts of a turn that is committed, or waits for approvals."""
+        """Return the last parts of a committed or pending turn."""
         parts = self._begin() + self._end_text()
         for call in result.waiting:
             id = _call_id(call.id)
@@ -189,7 +188,7 @@ class UiEvents(Events):
         return parts + _part("finish", finishReason=reason, messageMetadata=metadata) + _DONE
 
     def format_error(self, failure: AgentError) -> str:
-        """Return the last parts of a turn that failed; nothing was saved."""
+        """Return the last parts of a failed turn."""
         text = f"{failure.type}: {failure}{self._advise(failure)}"
         return _part("error", errorText=text) + _DONE
 
@@ -201,11 +200,11 @@ class UiEvents(Events):
         parts = _part("data-recalled", data=texts) if texts else ""
         return parts + "".join(_part("tool-output-denied", toolCallId=id) for id in self._denied)
 
-    def _call(self, id: str, name: str, given: Any) -> str:
+    def _call(self, id: str, name: str, arguments: Any) -> str:
         if id in self._called:
             return ""
         self._called.add(id)
-        use = {"toolName": name, "input": _plain(given, self._is_exact), "dynamic": True}
+        use = {"toolName": name, "input": _plain(arguments, self._is_exact), "dynamic": True}
         return _part("tool-input-available", toolCallId=id, **use)
 
     def _text(self, text: str) -> str:
@@ -224,7 +223,7 @@ class UiEvents(Events):
 
 
 async def _read_turn(request: Request, runtime: Runtime) -> tuple[TurnRequest, Part]:
-    """Read the turn that a page asks for, and the last of its messages."""
+    """Return the turn that a page requests, and the last message of the page."""
     body = parse_json(await request.body())
     if not isinstance(body, dict):
         raise AgentError("invalid_request", "The body must be an object.")
@@ -237,46 +236,46 @@ async def _read_turn(request: Request, runtime: Runtime) -> tuple[TurnRequest, P
     if is_answered and (turn := runtime.read_request(answers, session_id)):
         return replace(turn, actor=read_actor(request, runtime), headers=request.headers), last
     if last.get("role") != "user":
-        raise AgentError("invalid_request", "The last message must be one of role user.")
-    replaced = body.get("messageId")
-    seen = body.get("seen")
-    if not isinstance(replaced, str | None) or not (seen is None or _is_number(seen)):
-        what = "Send messageId as the id of a message, and seen as the number of a turn, or 0."
-        raise AgentError("invalid_request", what)
+        raise AgentError("invalid_request", "The last message must have role user.")
+    replaced_id = body.get("messageId")
+    last_seen = body.get("seen")
+    if not isinstance(replaced_id, str | None) or not (last_seen is None or _is_number(last_seen)):
+        message = "Send messageId as the id of a message, and seen as a turn number or 0."
+        raise AgentError("invalid_request", message)
     parts = last.get("parts")
     if not isinstance(parts, list) or not all(map(_is_text, parts)):
-        raise AgentError("invalid_request", "The parts of a message must be texts.")
+        raise AgentError("invalid_request", "The parts of a message must be text.")
     text = "".join(part["text"] for part in parts)
     prompt = contract.check_prompt(text, runtime.settings.max_prompt_chars)
     actor = read_actor(request, runtime)
     id = last.get("id")
     if not isinstance(id, str) or not re.fullmatch(contract.KEY, id):
-        what = "The id of a message is 1 to 128 visible ASCII characters."
-        raise AgentError("invalid_request", what)
+        message = "The id of a message must have 1 to 128 visible ASCII characters."
+        raise AgentError("invalid_request", message)
     is_repeat = body.get("trigger") == "regenerate-message"
-    replaced = id if is_repeat else replaced
-    after = None
-    after_id = None
-    # A page of assistant-ui sends all messages that it shows, and its tools.
+    replaced_id = id if is_repeat else replaced_id
+    previous_turn = None
+    previous_id = None
+    # assistant-ui sends all messages of its page, and its tools.
     if body.get("messages") and (len(messages) > 1 or "tools" in body):
-        after, after_id = _last_turn(messages[:-1])
+        previous_turn, previous_id = _previous(messages[:-1])
     page = PageRequest(
         session_id,
         prompt,
         actor=actor,
-        key=None if replaced else id,
+        key=None if replaced_id else id,
         headers=request.headers,
         id=id,
-        replaced=replaced,
-        after=after,
-        after_id=after_id,
-        seen=None if seen is None else int(seen),
+        replaced_id=replaced_id,
+        previous_turn=previous_turn,
+        previous_id=previous_id,
+        last_turn=None if last_seen is None else int(last_seen),
     )
     return page, last
 
 
-def _last_turn(messages: list[Any]) -> tuple[int, str | None]:
-    """Return the number of the last turn that a page shows, or 0, and the id of its prompt."""
+def _previous(messages: list[Any]) -> tuple[int, str | None]:
+    """Return the number of the last turn in the messages, or 0, and the id of its prompt."""
     number = 0
     id = None
     prompt_id = None
@@ -314,7 +313,7 @@ def _is_number(value: object) -> TypeGuard[float]:
 
 
 def _read_id(request: Request, id: object) -> str:
-    if isinstance(id, str):  # assistant-ui makes such ids
+    if isinstance(id, str):  # assistant-ui adds this prefix
         id = re.sub("^__(?=LOCALID_)", "", id)
     if not isinstance(id, str) or not re.fullmatch(contract.SESSION_ID, id):
         raise AgentError("invalid_session_id")
@@ -328,7 +327,7 @@ def _is_text(part: Any) -> bool:
 
 
 def _numbers(session: Session) -> dict[str, int]:
-    """Return the numbers of the turns by the ids of their prompts, which are their keys."""
+    """Return turn numbers by the ids of their prompts. A prompt's id is the key of its turn."""
     if not session.last:
         return {}
     numbers = {session.last["key"]: session.number}  # the last request may have had its own key
@@ -340,22 +339,22 @@ def _numbers(session: Session) -> dict[str, int]:
 
 
 def _ui_messages(session: Session, *, is_exact: bool) -> list[dict[str, Any]]:
-    """Return the messages of a session, with those of its pending turn."""
+    """Return the messages of a session, including its pending turn."""
     stored = session.data["messages"]
     waiting = session.waiting
-    start = session.turns[0]["at"] if session.turns else len(stored)  # behind a summary
+    start = session.turns[0]["at"] if session.turns else len(stored)  # after a summary
     turns = read_turns(stored[start:])
     ids = {turn: id for id, turn in _numbers(session).items()}
     first = session.number - len(turns) + 1
-    shown = [
+    exchanges = [
         (turn, prompt, _parts(chunks, is_exact))
         for turn, (prompt, chunks) in enumerate(turns, first)
     ]
     if waiting:
-        shown = [exchange for exchange in shown if exchange[0] < waiting.turn]
-        shown.append((waiting.turn, waiting.prompt, _waiting_parts(waiting, is_exact)))
+        exchanges = [exchange for exchange in exchanges if exchange[0] < waiting.turn]
+        exchanges.append((waiting.turn, waiting.prompt, _waiting_parts(waiting, is_exact)))
     messages = _summary_note(first - 1) if start else list[Part]()
-    for turn, prompt, parts in shown:
+    for turn, prompt, parts in exchanges:
         id = ids.get(turn, f"turn-{turn}")
         prompt_part = {"type": "text", "text": prompt}
         messages.append({"id": id, "role": "user", "parts": [prompt_part]})
@@ -365,14 +364,14 @@ def _ui_messages(session: Session, *, is_exact: bool) -> list[dict[str, Any]]:
 
 
 def _summary_note(turn: int) -> list[Part]:
-    which = f"Turns 1 to {turn} are" if turn > 1 else "Turn 1 is"
-    text = f"{which} gone: the agent has a summary of earlier messages."
+    subject = f"Turns 1 to {turn} are" if turn > 1 else "Turn 1 is"
+    text = f"{subject} gone: the agent has a summary of earlier messages."
     note: Part = {"id": "summary", "role": "system", "parts": [{"type": "text", "text": text}]}
     return [{**note, "metadata": {"turn": turn}}]
 
 
 def _waiting_parts(waiting: WaitingTurn, is_exact: bool) -> list[Part]:
-    """Return the finished parts of the turn and its pending calls, without calls that still run."""
+    """Return the finished parts and the pending calls of a turn, but not its running calls."""
     turns = read_turns(waiting.messages)
     parts = [part for _, chunks in turns for part in _parts(chunks, is_exact)]
     parts = [part for part in parts if part["state"] != "input-available"]
@@ -393,19 +392,19 @@ def _parts(chunks: Sequence[contract.StoredChunk], is_exact: bool) -> list[Part]
     for chunk in chunks:
         if isinstance(chunk, ToolCall):
             use = {"toolName": chunk.name, "toolCallId": chunk.id}
-            given = _plain(chunk.input, is_exact)
+            arguments = _plain(chunk.input, is_exact)
             tools[chunk.id] = {
                 "type": "dynamic-tool",
                 **use,
-                "input": given,
+                "input": arguments,
                 "state": "input-available",
             }
             parts.append(tools[chunk.id])
         elif isinstance(chunk, ToolResult):
             output = _output_of(chunk, is_exact)
-            done = {"state": "output-available", "output": output}
-            failed = {"state": "output-error", "errorText": chunk.text}
-            tools.get(chunk.id, {}).update(failed if chunk.is_error else done)
+            success = {"state": "output-available", "output": output}
+            failure = {"state": "output-error", "errorText": chunk.text}
+            tools.get(chunk.id, {}).update(failure if chunk.is_error else success)
         elif parts and parts[-1]["type"] == "text":
             parts[-1]["text"] += chunk
         else:
@@ -429,7 +428,7 @@ def _plain(input: Any, is_exact: bool) -> Any:
 
 
 def _read_integer(digits: str) -> int | str:
-    """Return an integer, or its digits if JavaScript would round it: a person approves it."""
+    """Return an integer, or its digits if JavaScript would round it: people approve it."""
     number = int(digits)
     return number if abs(number) <= MAX_SAFE_INTEGER else digits
 

@@ -35,24 +35,24 @@ from .summary import (
     unmark,
 )
 
-PAUSE = 600  # seconds without a new try after a summary that failed
+PAUSE = 600  # seconds after a failed summary without another attempt
 
 log = logging.getLogger(__name__)
 
 
 class NoSummaryError(Exception):
-    """There is no summary; the text says why, and quotes nothing."""
+    """The summary failed. The message gives the reason and quotes no content."""
 
 
 class PausedError(NoSummaryError):
-    """The last summary failed recently, so this turn did not try again."""
+    """The last summary failed recently, so this turn made no attempt."""
 
     def __str__(self) -> str:
         return "the last summary failed less than 10 minutes ago"
 
 
 class Compaction(Capability):
-    """Summarizes the messages that a full session drops. If that fails, drops them anyway."""
+    """Summarizes the messages that a full session drops. If it fails, only drops them."""
 
     settings: CompactionSettings
 
@@ -61,14 +61,14 @@ class Compaction(Capability):
     ) -> None:
         super().__init__(settings, before, load)
         self._before = before
-        # By session and messages, so that the next try of a turn that fails does not pay again.
+        # By digest: a retried turn reuses the summary that it already paid for.
         self._summaries: LRUCache[bytes, str] = LRUCache(64)
-        self._failures: LRUCache[str, float] = LRUCache(1024)  # when, by session
+        self._failures: LRUCache[str, float] = LRUCache(1024)  # the times of failures, by session
         self.now = time.monotonic
 
     @property
     def model_name(self) -> str:
-        """The model that summarizes."""
+        """The name of the summary model."""
         offline = self.settings.model == "offline"
         return "offline" if offline else self.settings.compaction_model or self.settings.model
 
@@ -76,7 +76,7 @@ class Compaction(Capability):
     def model(self) -> Any:
         """The client of the model, or None: the offline summary needs none."""
         name = self.model_name
-        # Requests for summaries share no prefix, so caching them would only cost.
+        # Requests for summaries share no prefix, so prompt caching would only add costs.
         settings = replace(self.settings, model=name, prompt_cache=0)
         return None if name == "offline" else self.load().model.build_model(settings)
 
@@ -84,19 +84,19 @@ class Compaction(Capability):
         name = self.settings.compaction_model
         findings = list[Finding]()
         if name and self.settings.model == "offline":
-            what = "COMPACTION_MODEL has no effect while MODEL is not set."
-            findings.append(diagnostic("SET-COMPACTION_MODEL", what, "warning"))
+            message = "COMPACTION_MODEL has no effect while MODEL is not set."
+            findings.append(diagnostic("SET-COMPACTION_MODEL", message, "warning"))
         elif name and name == self.settings.model:
-            what = "COMPACTION_MODEL is the same as MODEL. Remove it."
-            findings.append(diagnostic("SET-COMPACTION_MODEL", what, "warning"))
+            message = "COMPACTION_MODEL is the same as MODEL. Remove it."
+            findings.append(diagnostic("SET-COMPACTION_MODEL", message, "warning"))
         seconds = self.settings.compaction_timeout_seconds
         limit = self.settings.turn_timeout_seconds
         if seconds >= limit:
-            what = (
+            message = (
                 f"COMPACTION_TIMEOUT_SECONDS is {seconds}, not below TURN_TIMEOUT_SECONDS={limit}"
             )
-            what += ": a turn with a summary can take more than twice as long."
-            findings.append(diagnostic("SET-COMPACTION_TIMEOUT_SECONDS", what, "warning"))
+            message += ": a turn with a summary can take more than twice as long."
+            findings.append(diagnostic("SET-COMPACTION_TIMEOUT_SECONDS", message, "warning"))
         return findings
 
     async def ping(self) -> list[Finding]:
@@ -118,32 +118,32 @@ class Compaction(Capability):
         digest = sha256(serialize([turn.session_id, last, dropped])).digest()
         text = self._summaries.get(digest)
         if text is None:
-            began = self.now()
+            started_at = self.now()
             count = len(dropped) - at
             try:
-                if began - self._failures.get(turn.session_id, -inf) < PAUSE:
+                if started_at - self._failures.get(turn.session_id, -inf) < PAUSE:
                     raise PausedError
                 text, tokens = await self._summarize(turn, dropped[:at], dropped[at:])
             except NoSummaryError as error:
                 if not isinstance(error, PausedError):
                     self._failures[turn.session_id] = self.now()
-                what = "session %s: turn %s goes on without a summary of %s messages: %s"
-                log.warning(what, turn.session_id, turn.number, count, error)
+                line = "session %s: turn %s continues without a summary of %s messages: %s"
+                log.warning(line, turn.session_id, turn.number, count, error)
                 return dropped[:at]
-            what = "session %s: turn %s summarized %s messages in %s ms%s"
-            milliseconds = round(1000 * (self.now() - began))
-            log.info(what, turn.session_id, turn.number, count, milliseconds, tokens)
+            line = "session %s: turn %s summarized %s messages in %s ms%s"
+            milliseconds = round(1000 * (self.now() - started_at))
+            log.info(line, turn.session_id, turn.number, count, milliseconds, tokens)
             self._summaries[digest] = text
         return adapter.write([("user", mark(text, last)), ("assistant", REPLY)])
 
     def committed(self, turn: Turn, messages: list[Any]) -> None:
-        """End the pause: the next summary is of other messages."""
+        """End the pause: the next summary covers other messages."""
         self._failures.pop(turn.session_id, None)
 
     async def _summarize(
         self, turn: Turn, before: list[Any], messages: list[Any]
     ) -> tuple[str, str]:
-        """Return a summary and a text with its token counts. Raises NoSummaryError."""
+        """Return a summary, and its token counts as text. Raises NoSummaryError."""
         seconds = self.settings.compaction_timeout_seconds
         try:
             async with time_limit(seconds) as limit:
@@ -155,8 +155,8 @@ class Compaction(Capability):
                 answer = await _ask(model, earlier, utterances)
         except Exception as error:
             if isinstance(error, TimeoutError) and limit.expired():
-                what = f"it took longer than COMPACTION_TIMEOUT_SECONDS={seconds}"
-                raise NoSummaryError(what) from None
+                reason = f"it took longer than COMPACTION_TIMEOUT_SECONDS={seconds}"
+                raise NoSummaryError(reason) from None
             raise NoSummaryError(f"the model failed: {describe(error)}") from error
         text = well_formed(answer.text).strip()
         if len(text) > LONGEST:
@@ -170,7 +170,7 @@ class Compaction(Capability):
 
 
 async def _ask(model: Any, earlier: str, utterances: list[Utterance]) -> Answer:
-    """Return the answer to a transcript, a shorter one if the model cannot read it all."""
+    """Return the answer to a transcript; shorten the transcript if it is too long for the model."""
     for size in SIZES[:-1]:
         try:
             return await ask(model, INSTRUCTIONS, transcript(earlier, utterances, size), LONGEST)

@@ -7,7 +7,7 @@ from ..settings import CoreSettings, integer
 
 @dataclass(frozen=True)
 class CompactionSettings(CoreSettings):
-    """Which model summarizes, and how long a turn waits for it."""
+    """The summary model, and the time limit of a summary."""
 
     compaction_model: str = ""
     compaction_timeout_seconds: int = integer(30, 1, 86_400)

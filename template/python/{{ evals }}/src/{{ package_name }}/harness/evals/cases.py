@@ -25,22 +25,24 @@ class Case:
 def read_cases(names: tuple[str, ...]) -> list[Case]:
     """Return all cases, or only those with these names; invalid cases have errors."""
     schema = json.loads((FOLDER / "schema.json").read_text("utf-8"))
-    known: dict[str, Case] = {}
+    cases_by_name: dict[str, Case] = {}
     for path in sorted([*FOLDER.glob("*.yaml"), *FOLDER.glob("*.yml")]):
         if path.name == "promptfooconfig.yaml":
             continue
         for case in _read(path, Draft202012Validator(schema)):
-            if case.name in known:
-                case.errors.append(f"{case.place}: {known[case.name].place} has the same name")
+            if case.name in cases_by_name:
+                case.errors.append(
+                    f"{case.place}: {cases_by_name[case.name].place} has the same name"
+                )
                 case.name = case.place
-            known[case.name] = case
-    unknown = [name for name in names if name not in known]
+            cases_by_name[case.name] = case
+    unknown = [name for name in names if name not in cases_by_name]
     for name in unknown:
-        known[name] = Case(name, "", errors=[f"there is no case {name} in {FOLDER}/*.yaml"])
+        cases_by_name[name] = Case(name, "", errors=[f"there is no case {name} in {FOLDER}/*.yaml"])
     # The name of an invalid case is unknown, so report invalid cases too.
     return [
         case
-        for case in known.values()
+        for case in cases_by_name.values()
         if not names or case.name in names or (unknown and case.errors)
     ]
 

@@ -66,7 +66,7 @@ class Runner:
         run: Run = {"name": case.name, "place": case.place, "model": self.settings.model}
         run |= {"turns": [], "failures": [*case.errors]}
         seconds = case.data.get("seconds", SECONDS)
-        began = time.monotonic()
+        started_at = time.monotonic()
         is_offline = self.settings.model == "offline"
         if is_offline and not all("offline" in turn for turn in case.data.get("turns", [])):
             return run | {"skipped": "MODEL is not set, and a turn has no `offline` lines"}
@@ -78,7 +78,7 @@ class Runner:
             run["failures"].append(f"it did not end within {seconds} s")
         except Exception as error:  # noqa: BLE001 (the other cases must run)
             run["failures"].append(f"it raised {type(error).__name__}: {str(error)[:200]}")
-        run["seconds"] = round(time.monotonic() - began, 3)
+        run["seconds"] = round(time.monotonic() - started_at, 3)
         run["tokens"] = sum(turn["tokens"] for turn in run["turns"])
         return run
 
@@ -119,7 +119,7 @@ class Runner:
                 failures=failures,
             )
             turn = Turn(request, record_call)
-            began = time.monotonic()
+            started_at = time.monotonic()
             detail = ""
             try:
                 await runtime.start(turn)
@@ -140,7 +140,7 @@ class Runner:
             "outcome": turn.outcome,
             "detail": detail,
             "tokens": turn.usage.input_tokens + turn.usage.output_tokens,
-            "seconds": round(time.monotonic() - began, 3),
+            "seconds": round(time.monotonic() - started_at, 3),
         }
 
     async def _ask_judge(self, turns: list[Run], sentence: str) -> list[str]:

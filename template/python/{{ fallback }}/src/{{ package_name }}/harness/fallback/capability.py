@@ -36,7 +36,7 @@ class Fallback(Capability):
         first = self.settings.model
         second = self.settings.model_fallback
         if not second:
-            hint = "MODEL_FALLBACK is not set: no other model answers when MODEL fails."
+            hint = "MODEL_FALLBACK is not set: if MODEL fails, no other model answers."
             return [diagnostic("SET-MODEL_FALLBACK", hint, "warning")]
         if first == "offline":
             hint = "MODEL_FALLBACK needs MODEL, which is not set. Set both."
@@ -65,7 +65,7 @@ class Fallback(Capability):
         return [f"Fallback: {second}, when {self.settings.model} fails"] if second else []
 
     def prepare(self, turn: Turn, options: dict[str, Any]) -> None:
-        """Give the turn both models."""
+        """Let failed calls of the turn fall back to the second model."""
         if name := self.settings.model_fallback:
             seconds = self.settings.fallback_seconds
             adapter.prepare(

@@ -10,7 +10,7 @@ from ..contract import Turn, is_busy
 from ..deadline import time_limit
 from ..log import TEMPORARY_KINDS, describe
 
-# Descriptions of temporary failures: by status, or else by name.
+# Patterns of temporary failures: by status, otherwise by name.
 STATUS = r"HTTP ([45]\d\d)"
 TEMPORARY_STATUS = r"408|409|429|5\d\d"
 TEMPORARY = (
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 class FallbackSwitch:
     """Switches calls of one turn to the fallback model; `build` returns this model.
 
-    The first model has `seconds` for its first content: text, reasoning or a tool call.
+    The first model must send content (text, reasoning or a tool call) within `seconds`.
     """
 
     def __init__(self, turn: Turn, name: str, build: Callable[[], Any], seconds: int) -> None:
@@ -71,20 +71,20 @@ class FallbackSwitch:
     def switch_model(self, error: Exception, *, has_answered: bool) -> Any:
         """Return the fallback model, or raise the error if it is not temporary.
 
-        `has_answered`: the first model began an answer before its error.
+        `has_answered`: the first model had begun an answer.
         """
         reason = describe(error)
         is_temporary = _is_temporary(reason)
-        if re.search(DISCONNECTED, reason):  # a client may show it as a status
+        if re.search(DISCONNECTED, reason):  # some clients report it with a status
             is_temporary = not has_answered
         if re.search(LASTING, reason) or not is_temporary:
             raise error
-        where = self.turn.session_id
-        log.warning("session %s: MODEL failed, calling MODEL_FALLBACK: %s", where, reason)
+        session_id = self.turn.session_id
+        log.warning("session %s: MODEL failed, calling MODEL_FALLBACK: %s", session_id, reason)
         return self.build()
 
     def answers(self) -> None:
-        """Set the detail of the log line: the fallback model answers."""
+        """Record in the turn's log line that the fallback model answers."""
         self.turn.detail = f"answered by {self.name}"
 
 

@@ -1,7 +1,7 @@
 """A memory in an Amazon Bedrock knowledge base: its API calls.
 
-Texts are documents in a data source of type CUSTOM. Their attribute `namespace` has the owner.
-Their ids begin with the namespace too, because the list of documents has no attributes.
+Texts are documents in a data source of type CUSTOM. Their attribute `namespace` names the owner.
+Their ids also begin with the namespace, because lists of documents omit attributes.
 """
 
 import asyncio
@@ -126,7 +126,7 @@ class KnowledgeBase:
         self._unconfirmed = self._unconfirmed or pending
 
     async def describe(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
-        """Return the knowledge base, and its data source if the file has one."""
+        """Return the knowledge base, and its data source if the file names one."""
         refs = self.config.secret_refs()
         ids = [await secret_of(self._secrets, ref) for ref in refs]
         base = await self._call("control", "get_knowledge_base", knowledgeBaseId=ids[0])
@@ -209,7 +209,7 @@ def _document(id: str, text: str, attributes: Metadata) -> dict[str, Any]:
     inline = [
         {"key": key, "value": {"type": "STRING", "stringValue": value}}
         for key, value in attributes.items()
-        if value and len(key) <= MAX_KEY_CHARS  # the service cannot filter by other attributes
+        if value and len(key) <= MAX_KEY_CHARS  # the service cannot filter by others
     ]
     content = {"type": "TEXT", "textContent": {"data": text}}
     custom = {"customDocumentIdentifier": {"id": id}, "sourceType": "IN_LINE"}

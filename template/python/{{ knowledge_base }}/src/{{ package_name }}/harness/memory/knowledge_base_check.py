@@ -25,10 +25,10 @@ async def check_knowledge_base(collection: MemoryCollection, document: Document)
     type = base["knowledgeBaseConfiguration"]["type"]
     if type != TYPES[memory.config.search]:
         message = f"The knowledge base is of type {type}: "
-        known = {value: name for name, value in TYPES.items()}
+        search_types = {value: name for name, value in TYPES.items()}
         message += (
-            f'set search to "{known[type]}".'
-            if type in known
+            f'set search to "{search_types[type]}".'
+            if type in search_types
             else "memories need type VECTOR or MANAGED."
         )
         report("AML-E115", message, "search")

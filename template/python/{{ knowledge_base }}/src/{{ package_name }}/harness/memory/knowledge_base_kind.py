@@ -47,7 +47,7 @@ class KnowledgeBaseKind:
         if collection.collection_id in project.reads:
             statements.append(("Recall", allow("bedrock", ["Retrieve"], base)))
         if project.is_writable(collection):
-            # AWS also asks for the right to start an ingestion job.
+            # AWS also requires permission to start an ingestion job.
             verbs = ["IngestKnowledgeBaseDocuments", "StartIngestionJob"]
             verbs.append("GetKnowledgeBaseDocuments")  # for the status of documents
             statements.append(("Record", allow("bedrock", verbs, base)))
@@ -60,7 +60,7 @@ class KnowledgeBaseKind:
         assert isinstance(backend, KnowledgeBaseConfig)
         verbs = ["ListKnowledgeBaseDocuments"]
         if collection.writeback.enabled:
-            # AWS also asks for the right to start an ingestion job.
+            # AWS also requires permission to start an ingestion job.
             verbs += ["DeleteKnowledgeBaseDocuments", "StartIngestionJob"]
         return [("Erase", allow("bedrock", verbs, _resource(backend, arn)))]
 

@@ -91,7 +91,7 @@ def read_servers(settings: McpSettings) -> tuple[list[Declaration], list[dict[st
     if not isinstance(declared, dict):
         return [], [report(file, "MCP-FILE", 'Write {"mcpServers": {"NAME": {…}}}.', 1)]
     for key in data.keys() - {"mcpServers"}:
-        message = f"Field {key!r} is ignored: known is mcpServers."
+        message = f"Field {key!r} is ignored: only mcpServers is supported."
         findings.append(("MCP-IGNORED", message, _line(text, key)))
     for name, server in declared.items():
         if isinstance(server, dict) and server.get("disabled") is True:
@@ -182,7 +182,7 @@ def _check_values(
     known = FIELDS[_type_of(server)]
     for key in server:
         if key not in known and key != "disabled":
-            message = f"Field {key!r} is ignored: known are {', '.join(known)}."
+            message = f"Field {key!r} is ignored: supported fields are {', '.join(known)}."
             yield "MCP-IGNORED", message, _line(text, *place, key)
     for variable, reason in unknown.items():
         message = f"Server {name} stays down: {reason}."

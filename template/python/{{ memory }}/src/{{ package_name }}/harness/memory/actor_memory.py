@@ -17,7 +17,7 @@ SESSION = "outside-turns"  # the session id of added texts
 
 
 class NotAdded(Exception):
-    """Some stores did not add a text; `failures` has the reasons by store name."""
+    """Some stores did not add the text; `failures` maps their names to the reasons."""
 
     def __init__(self, failures: dict[str, str]) -> None:
         super().__init__("; ".join(f"{name}: {reason}" for name, reason in failures.items()))
@@ -47,10 +47,11 @@ class ActorMemory:
     async def add(
         self, text: str, *, stores: Collection[str] | None = None, metadata: Metadata | None = None
     ) -> None:
-        """Send a text to the stores now, and wait for them.
+        """Send text to the stores now, and wait for them.
 
-        Raises ValueError as `memory.add` does, and RuntimeError without a writable memory. Raises
-        NotAdded if some stores failed: retry only these, because the others would store it twice.
+        Raises ValueError as `memory.add` does, and RuntimeError if no memory is writable.
+        Raises NotAdded if some stores failed: retry only these stores, because the others would
+        store the text twice.
         """
         self._turn.add(text, stores, metadata)
         added = self._turn.added.pop()

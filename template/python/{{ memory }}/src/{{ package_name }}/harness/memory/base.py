@@ -22,7 +22,7 @@ class Utterance(NamedTuple):
     text: str
     metadata: Metadata = NOTHING
     stores: tuple[str, ...] | None = None
-    is_fact: bool = False  # added by a tool or own code: stored unchanged
+    is_fact: bool = False  # added by a tool or your code, so stored unchanged
 
     def is_for(self, name: str) -> bool:
         """Whether a store receives the text."""
@@ -51,13 +51,13 @@ class Event:
     identity: Who
     utterances: list[Utterance]  # at most 100, each of at most 100,000 UTF-16 units
     token: str
-    began: Sequence[datetime]  # the start times of its turns
+    start_times: Sequence[datetime]  # the start times of its turns
     project_id: str | None = None  # the value of {projectId}, if namespaces need it
 
     @property
     def at(self) -> datetime:
         """The time of the event."""
-        return self.began[0]
+        return self.start_times[0]
 
     @property
     def metadata(self) -> Metadata:
@@ -71,7 +71,7 @@ class MemoryUnavailable(Exception):
     def __init__(self, message: str, *, transient: bool = True, code: str = "") -> None:
         super().__init__(message)
         self.transient = transient
-        self.code = code  # of AWS
+        self.code = code  # the AWS error code
 
 
 class MemoryRefused(MemoryUnavailable):
@@ -84,7 +84,7 @@ class Memory(Protocol):
     Each call has a time limit, and raises MemoryUnavailable.
     """
 
-    contact: str  # the file or service, for people; without secrets
+    contact: str  # the file or service for messages, without secrets
     after_erasure: str  # a note for the report of `forget`, or ""
 
     async def namespaces(self, collection: "MemoryCollection") -> Namespaces:
@@ -104,7 +104,7 @@ class Memory(Protocol):
     ) -> list[Record]:
         """Return at most `limit` (1 to 100) records for a query of at most 10,000 UTF-16 units.
 
-        With `metadata`, return only records that have it.
+        Return only records that have all of `metadata`.
         """
 
     async def create_event(self, event: Event) -> None:
@@ -123,7 +123,7 @@ class Memory(Protocol):
         """Yield the ids of all records in a namespace, page by page."""
 
     async def paths(self, actor: str) -> list[str]:
-        """Return the namespaces with the actor as a segment that hold records, in any order.
+        """Return the namespaces that hold records and have the actor as a segment, in any order.
 
         Empty if the memory cannot list records outside the declared namespaces.
         """
@@ -140,11 +140,11 @@ class MemoryCollection:
     lifetime: str
     memory: Memory
     traced: Memory  # the same memory, with tracing spans
-    description: str = ""  # from its file, for models
+    description: str = ""  # from the collection file, for models
     is_read: bool = True
     is_writable: bool = True
     is_erasable: bool = True
-    batch_size: int = 1  # maximum number of texts per event that joins turns
+    batch_size: int = 1  # maximum number of texts per event that joins several turns
     extracts: bool = False  # whether a model extracts facts before it stores them
     needs_project: bool = False
     project_id: str | None = None  # the value of {projectId}, if namespaces need it

@@ -28,7 +28,7 @@ def _actor(_: Any, __: Any, value: str) -> str:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
 def forget(app: App, actor: str, as_json: bool) -> None:
-    """Erase an actor's sessions, events and records; exit with 1 if some remain."""
+    """Erase an actor's sessions, events and records; exit with status 1 if any remain."""
     # Import here: these modules load a framework, which takes a second.
     from .erase import Erasure
     from .long_term import LongTermMemory

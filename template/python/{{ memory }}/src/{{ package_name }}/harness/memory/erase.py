@@ -91,7 +91,7 @@ class Erasure:
             self._memories.append((collection, memory))
             if isinstance(memory, LocalMemory):
                 self.report.notes.append(f"collection {id} was searched in {memory.contact}")
-            elif local.exists:  # a file from trials without the service
+            elif local.exists:  # a file from a trial without the service
                 self._memories.append((collection, local))
 
     async def erase(self) -> Report:
@@ -100,9 +100,9 @@ class Erasure:
             self._sessions.append([])
             with self._attempt(f"events of collection {collection.id}"):
                 self._sessions[-1] = await memory.sessions(self.report.actor)
-        known = sorted({id for sessions in self._sessions for id in sessions})
+        candidates = sorted({id for sessions in self._sessions for id in sessions})
         if self._erase_sessions:
-            await self._erase_sessions(self.report, known)
+            await self._erase_sessions(self.report, candidates)
         else:
             self.report.notes += [NO_STORE, LATER]
         for (collection, memory), sessions in zip(self._memories, self._sessions, strict=True):
@@ -161,7 +161,7 @@ class Erasure:
         await erase_all(partial(memory.records, namespace), delete)
 
     async def _erase_own_stores(self) -> None:
-        """Erase from the owner's stores with `erase`: the SDK's protocol has no erasure."""
+        """Erase from the owner's stores with `erase`: the SDK's protocol cannot erase."""
         report = self.report
         try:
             stores = self._policy.own_stores(self._identity)
@@ -240,7 +240,7 @@ async def erase_all(
 
 
 def erasure_scope(templates: Iterable[str], identity: Who, sessions: list[str]) -> Scope:
-    """Return the actor's own namespaces: each template, cut after {actorId}.
+    """Return the actor's own namespaces: each template up to {actorId}.
 
     `sessions` are the actor's sessions, for templates with {sessionId}.
     """
@@ -289,16 +289,17 @@ def _is_stray(
 def _actors_part(template: str) -> str:
     """Return the template cut after the segment with {actorId}, with /*; or ""."""
     segments = template.strip("/").split("/")
-    end = next((at for at, segment in enumerate(segments, 1) if "{actorId}" in segment), 0)
+    ends = (end for end, segment in enumerate(segments, 1) if "{actorId}" in segment)
+    end = next(ends, 0)
     return "/".join(["", *segments[:end], "*"]) if end else ""
 
 
 def _may_be_of_others(namespace: Namespace, template: str, actor: str) -> bool:
     """Whether the template of another actor can resolve to a path in the namespace."""
-    above = template.strip("/").split("/")[: namespace.path.count("/") - 1]
+    prefix = template.strip("/").split("/")[: namespace.path.count("/") - 1]
     pattern = ""
-    for at, part in enumerate(PLACEHOLDER.split("/".join(above))):
-        if at % 2 == 0:
+    for index, part in enumerate(PLACEHOLDER.split("/".join(prefix))):
+        if index % 2 == 0:
             pattern += re.escape(part)
         elif part != "actorId":
             pattern += "[^/]+"

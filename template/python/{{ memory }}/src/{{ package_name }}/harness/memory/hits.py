@@ -23,7 +23,7 @@ class Hit(Record):
 
 
 class Found(list[Hit]):
-    """Hits, best first; `failures` has the reasons of failed stores, by name."""
+    """Hits, best first; `failures` maps the names of failed stores to reasons."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ def best(hits: Sequence[Hit]) -> list[Hit]:
 
 
 def memory_block(hits: Sequence[Hit]) -> str:
-    """Return the hits as text for a model, or ""; skip hits that exceed the maximum length."""
+    """Return the hits as text for a model, or ""; skip hits that would exceed the limit."""
     lines = [HEAD]
     length = len(f"{HEAD}\n</memory>")
     for hit in hits:

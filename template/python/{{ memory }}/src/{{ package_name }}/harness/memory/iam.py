@@ -1,6 +1,6 @@
 """Make the IAM policy that the agent's collections need.
 
-Values of the deployment are ${VARIABLE}s: the account, the region and secrets.
+Variables such as ${AWS_REGION} stand for the account, the region and secrets.
 """
 
 import re

@@ -49,8 +49,8 @@ class LocalMemory:
     async def retrieve(
         self, identity: Who, namespace: Namespace, query: str, limit: int, metadata: Metadata
     ) -> list[Record]:
-        """Return at most `limit` records for a query, best first; of equal texts, the newest."""
-        wanted = _words(query)
+        """Return at most `limit` records, best first, and only the newest of equal texts."""
+        query_words = _words(query)
         newest = dict[str, Row]()
         for row in reversed(await self._rows(lambda row: _is_in(namespace, row), MAX_ROWS)):
             if metadata.items() <= row.get("metadata", {}).items():
@@ -58,7 +58,7 @@ class LocalMemory:
         records = [
             Record(row["record"], text, score, row["namespace"], row["at"])
             for text, row in newest.items()
-            if (score := len(wanted & _words(text)) / max(1, len(wanted)))
+            if (score := len(query_words & _words(text)) / max(1, len(query_words)))
         ]
         records.sort(key=lambda record: (record.text.endswith("?"), -record.score))
         # An earlier question matches the words of the query, but must not outrank a fact.
@@ -129,7 +129,7 @@ class LocalMemory:
             with self._path.open(encoding="utf-8", errors="replace") as lines:
                 rows = deque(map(_parse, lines), maxlen=last)
         if None in rows:
-            log.warning("%s has unreadable lines; they are ignored", self._path)
+            log.warning("%s has unreadable lines, which are ignored", self._path)
         return [row for row in rows if row is not None]
 
     def _append(self, rows: list[Row], token: str) -> None:
@@ -190,6 +190,6 @@ def _is_in(namespace: Namespace, row: Row) -> bool:
 
 
 def _words(text: str) -> set[str]:
-    """Return the significant words of a text, without the s of a plural."""
+    """Return the significant words of text, without a plural s."""
     words = set(re.findall(r"\w+", text.casefold())) - set(STOP.split())
     return {word[:-1] if len(word) > 3 and word[-1] == "s" != word[-2] else word for word in words}

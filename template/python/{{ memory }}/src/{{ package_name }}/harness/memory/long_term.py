@@ -22,11 +22,11 @@ from .kinds import KINDS, Kind
 from .local import LocalMemory
 from .namespaces import Who, default_template, resolve
 from .policy import MemoryPolicy, policy_of
-from .recall import MemoryTurn, current
+from .recall import MemoryTurn, turn_context
 from .record import Extract, IsForgotten, Recorder
 from .settings import MemorySettings
 
-MAX_DESCRIPTION_CHARS = 200  # of a store: providers refuse a tool whose description is too long
+MAX_DESCRIPTION_CHARS = 200  # per store: providers reject tools with long descriptions
 SLASH = "An actor id must not contain /: the namespaces of two actors could overlap."
 
 
@@ -36,7 +36,7 @@ class LongTermMemory(Capability):
     settings: MemorySettings
     traced_as = "memory"  # the span name for TracedCalls, which sets `decorate`
     decorate: Callable[[Any], Any] = staticmethod(lambda memory: memory)
-    # SessionErasure sets these two.
+    # SessionErasure sets both.
     is_forgotten: IsForgotten | None = None
     erase_sessions: Callable[[Any, list[str]], Awaitable[None]] | None = None
     extract: Extract | None = None  # Extraction sets it
@@ -153,7 +153,7 @@ class LongTermMemory(Capability):
     async def open(self, runtime: Runtime) -> None:
         """Check the writers, and create clients in the background for the first turn.
 
-        Raises AgentError if the memories cannot work as declared.
+        Raises AgentError if the memories cannot work with these settings.
         """
         try:
             if self.problem:
@@ -166,11 +166,11 @@ class LongTermMemory(Capability):
 
     async def _check_writers(self) -> None:
         """Raise MemoryUnavailable if two collections write to the same memory."""
-        known: dict[str, str] = {}
+        writers: dict[str, str] = {}
         for writer in self.writers:
             place = await writer.memory.writes_to()
-            if place and known.setdefault(place, writer.id) != writer.id:
-                problem = f"collections {known[place]} and {writer.id} write to the same memory"
+            if place and writers.setdefault(place, writer.id) != writer.id:
+                problem = f"collections {writers[place]} and {writer.id} write to the same memory"
                 raise MemoryUnavailable(f"{problem}, which would record each turn twice")
 
     def begin(self, turn: Turn) -> MemoryTurn:
@@ -183,12 +183,13 @@ class LongTermMemory(Capability):
         if self.actor_required and "/" in (turn.actor or ""):
             raise AgentError("invalid_actor", SLASH)
         memory_turn = self.turn_of(turn.actor or "", turn.session_id)
-        kept: Any = turn.kept.get("added", [])  # texts from before a pending approval
-        memory_turn.added = [Utterance(*fields) for fields in kept]
+        # A turn that resumes after an approval has texts from before it.
+        rows: Any = turn.kept.get("added", [])
+        memory_turn.added = [Utterance(*row) for row in rows]
         turn.kept["added"] = memory_turn.added
         memory_turn.recalled = turn.recalled
         self.turns[turn] = memory_turn
-        current.set(memory_turn)
+        turn_context.set(memory_turn)
         return memory_turn
 
     def turn_of(self, actor: str, session_id: str) -> MemoryTurn:
@@ -214,7 +215,7 @@ class LongTermMemory(Capability):
         adapter.record(self.recorder, self.turns[turn], messages)
 
     def session_ended(self, session_id: str) -> None:
-        """Record the session's turns that wait for later turns."""
+        """Record the session's batched turns now."""
         self.recorder.flush(session_id)
 
     async def close(self) -> None:

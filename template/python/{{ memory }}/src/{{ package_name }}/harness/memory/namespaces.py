@@ -18,7 +18,7 @@ class Who:
 
 @dataclass(frozen=True)
 class Namespace:
-    """A namespace; with `is_subtree`, also all namespaces below it."""
+    """A namespace; if `is_subtree`, it includes all namespaces below."""
 
     path: str  # such as /users/alice/
     is_subtree: bool = False
@@ -37,7 +37,8 @@ class Namespace:
 def resolve(template: str, identity: Who) -> Namespace:
     """Fill in the placeholders of a template; a final `/*` includes all namespaces below.
 
-    Values are not expanded again. Raises ValueError, also if two actors' namespaces could overlap.
+    Values are not expanded again. Raises ValueError for an invalid
+    template, and if the namespaces of two actors could overlap.
     """
     values = {
         "actorId": identity.actor,
@@ -63,7 +64,7 @@ def resolve(template: str, identity: Who) -> Namespace:
     is_subtree = template.endswith("/*")
     path = PLACEHOLDER.sub(value_of, template.removesuffix("*") if is_subtree else template)
     if rest := re.search(r"\{\w*\}?|[}*]", path):
-        raise ValueError(f"{template}: {rest[0]} is not a known placeholder")
+        raise ValueError(f"{template}: {rest[0]} is an unknown placeholder")
     if not path.strip("/"):
         raise ValueError(f"{template}: the namespace is empty")
     return Namespace(f"/{path.strip('/')}/", is_subtree)

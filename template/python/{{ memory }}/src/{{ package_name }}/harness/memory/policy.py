@@ -25,7 +25,7 @@ BULLET = re.compile(r"([-*•]|[0-9]{1,2}[.)])(\s+|$)")
 class MemoryPolicy:
     """The decisions about long-term memory; override them in `OwnMemory`.
 
-    If a method raises, the log has a warning and the turn continues.
+    If a method raises, the error is logged and the turn continues.
     """
 
     # The unique name of the search tool; None: no search tool.
@@ -33,7 +33,7 @@ class MemoryPolicy:
     # Its description; the names and descriptions of the stores follow. None: the default text.
     search_description: str | None = None
 
-    # Whether each model call of a turn has its own search. By default, the first call searches, and
+    # Whether each model call of a turn searches again. By default, the first call searches, and
     # all calls of the turn show its results.
     searches_each_call = False
     # The maximum number of memories to show; None: the limits of the collection files.
@@ -73,7 +73,7 @@ class MemoryPolicy:
         return len(turns) >= self.record_after
 
     def is_recorded(self, who: Who, utterance: Utterance) -> bool:
-        """Whether to record a text of a turn. If this raises, the text is not recorded."""
+        """Whether to record a text. If this method raises, the text is not recorded."""
         return True
 
     def metadata_of(self, who: Who, utterance: Utterance) -> dict[str, str]:
@@ -81,8 +81,7 @@ class MemoryPolicy:
 
         Searches filter by the keys that the memory indexes. At most 15 keys of up to 128
         characters, and values of up to 256: letters, digits, spaces and . _ : / = + @ -. Keys must
-        not begin with _. With invalid metadata, the log has a warning, and the text is recorded
-        without metadata.
+        not begin with _. Invalid metadata is logged, and the text is recorded without it.
         """
         return {}
 
@@ -100,7 +99,7 @@ class MemoryPolicy:
         return []
 
     def facts_in(self, answer: str) -> list[str]:
-        """Return the facts in a model's answer, which has a fact per line."""
+        """Return the facts in a model's answer, which contains one fact per line."""
         lines = [CONTROLS.sub(" ", line).strip() for line in answer.splitlines()]
         lines = [BULLET.sub("", line, count=1) for line in lines]
         facts = [line for line in dict.fromkeys(lines) if line and line != "NONE"]

@@ -38,7 +38,7 @@ MAX_RESULTS = 100  # records per call
 
 
 class MemoryTurn:
-    """The long-term memory of one turn: its searches, and the texts it adds on commit."""
+    """The long-term memory of one turn: its searches, and the texts to store when it commits."""
 
     def __init__(
         self,
@@ -54,14 +54,13 @@ class MemoryTurn:
     ) -> None:
         self.identity = identity
         self.readers = readers
-        self.began = datetime.now(UTC)
+        self.started_at = datetime.now(UTC)
         self.policy = policy
         self.added: list[Utterance] = []
         self.injection = Injection()  # of the last model call
         self.recalled = list[str]()  # the texts of memories shown to any model call
-        self.first: asyncio.Future[Sequence[Hit]] | None = (
-            None  # the search that all model calls share
-        )
+        # The search that all model calls share.
+        self.shared_search: asyncio.Future[Sequence[Hit]] | None = None
         self.calls = 0  # model calls so far
         self.stores: list[Any] = []  # the owner's stores
         self.is_over = False
@@ -81,7 +80,11 @@ class MemoryTurn:
     def add(
         self, text: str, stores: Collection[str] | None = None, metadata: Metadata | None = None
     ) -> None:
-        """Add a text when the turn commits. Raises ValueError and RuntimeError."""
+        """Queue text to store when the turn commits.
+
+        Raises ValueError for invalid values, and RuntimeError if no memory is writable or the turn
+        is over.
+        """
         if is_blank(text):
             raise ValueError("The text is blank: add a text with content.")
         if not self.targets:
@@ -90,7 +93,7 @@ class MemoryTurn:
             raise RuntimeError("The turn is over: add texts before it ends.")
         if problem := metadata_problem(metadata or {}):
             raise ValueError(f"Metadata: {problem}.")
-        names = None if stores is None else tuple(_known(stores, self.targets))
+        names = None if stores is None else tuple(_check_store_names(stores, self.targets))
         self.added.append(Utterance("USER", text, metadata or {}, names, True))
 
     def end(self) -> list[Utterance]:
@@ -115,15 +118,15 @@ class MemoryTurn:
         if problem := filter_problem(metadata or {}):
             raise ValueError(f"Metadata: {problem}.")
         stores_of_owner = [] if metadata else self.stores
-        known = [
+        available = [
             *(reader.id for reader in self.readers),
             *(store.name for store in stores_of_owner),
         ]
-        names = known if stores is None else _known(stores, known)
+        names = available if stores is None else _check_store_names(stores, available)
         readers = [reader for reader in self.readers if reader.id in names]
         found = Found()
         counts = Counter[str]()
-        all = await asyncio.gather(
+        results = await asyncio.gather(
             self.search(query, readers, metadata or {}, found.failures),
             *[
                 store.hits(query, limit, found.failures)
@@ -131,7 +134,7 @@ class MemoryTurn:
                 if store.name in names
             ],
         )
-        for hit in best([hit for hits in all for hit in hits]):
+        for hit in best([hit for hits in results for hit in hits]):
             counts[hit.collection] += 1
             if limit is None or counts[hit.collection] <= limit:
                 found.append(hit)
@@ -144,9 +147,10 @@ class MemoryTurn:
         metadata: Metadata = NOTHING,
         failures: dict[str, str] | None = None,
     ) -> list[Hit]:
-        """Search for the end of a query; return hits, best first, within the time limit.
+        """Search with the last MAX_QUERY_CHARS characters of a query, within the time limit.
 
-        Never raises: a failed or late memory is skipped, logged, and added to `failures`.
+        Return hits, best first. Never raises: a failed or late memory is skipped, logged, and added
+        to `failures`.
         """
         failures = {} if failures is None else failures
         units = query.encode("utf-16-le", "surrogatepass")[-2 * MAX_QUERY_CHARS :]
@@ -157,12 +161,12 @@ class MemoryTurn:
             await asyncio.wait(self._warming)
         end = asyncio.get_running_loop().time() + self._seconds
         readers = self.readers if readers is None else readers
-        found = await asyncio.gather(
-            *[self._read(reader, query, end, metadata, failures) for reader in readers]
+        results = await asyncio.gather(
+            *[self._search_collection(reader, query, end, metadata, failures) for reader in readers]
         )
-        return best([hit for hits in found for hit in hits])
+        return best([hit for hits in results for hit in hits])
 
-    async def _read(
+    async def _search_collection(
         self,
         reader: MemoryCollection,
         query: str,
@@ -171,17 +175,17 @@ class MemoryTurn:
         failures: dict[str, str],
     ) -> list[Hit]:
         namespaces: Namespaces = {}
-        async with self._fail_open(reader.id, "its namespaces", end, failures):
+        async with self._fail_open(reader.id, "list the namespaces", end, failures):
             namespaces = await reader.traced.namespaces(reader)
 
-        async def read(template: str, config: NamespaceConfig) -> list[Hit]:
+        async def search_namespace(template: str, config: NamespaceConfig) -> list[Hit]:
             hits: list[Hit] = []
-            async with self._fail_open(reader.id, template, end, failures):
+            async with self._fail_open(reader.id, f"search namespace {template}", end, failures):
                 hits = await self._retrieve(reader, template, config, query, metadata)
             return hits
 
-        found = await asyncio.gather(*[read(*item) for item in namespaces.items()])
-        return [hit for hits in found for hit in hits]
+        results = await asyncio.gather(*[search_namespace(*item) for item in namespaces.items()])
+        return [hit for hits in results for hit in hits]
 
     async def _retrieve(
         self,
@@ -194,7 +198,8 @@ class MemoryTurn:
         namespace = resolve(template, self.identity)
         filters = {**metadata, **config.metadata}
         if not metadata.items() <= filters.items():
-            return []  # the file requires another value
+            # The collection file requires a different value for this key, so nothing can match.
+            return []
         if len(filters) > MAX_FILTERS:
             problem = f"with the metadata of its file, the search has over {MAX_FILTERS} keys"
             raise MemoryUnavailable(problem)
@@ -210,7 +215,7 @@ class MemoryTurn:
 
     @asynccontextmanager
     async def _fail_open(
-        self, id: str, where: str, end: float, failures: dict[str, str]
+        self, id: str, task: str, end: float, failures: dict[str, str]
     ) -> AsyncIterator[None]:
         try:
             async with time_limit(end - asyncio.get_running_loop().time()):
@@ -220,19 +225,20 @@ class MemoryTurn:
             reason = f"no answer within {self._seconds} s"
         except Exception as error:  # noqa: BLE001 (the turn continues after any error)
             reason = describe_failure(error)
-        log.warning("nothing recalled from %s, %s: %s", id, where, reason)
-        failures[id] = f"{where}: {reason}"
+        log.warning("could not %s of %s: %s", task, id, reason)
+        failures[id] = f"could not {task}: {reason}"
 
 
-current: ContextVar[MemoryTurn] = ContextVar("turn")  # the turn's tools inherit it
+# Holds the MemoryTurn of the running code. Tools inherit it.
+turn_context: ContextVar[MemoryTurn] = ContextVar("turn")
 
 
-def _known(stores: Collection[str], known: Collection[str]) -> list[str]:
-    if not stores:
+def _check_store_names(names: Collection[str], available: Collection[str]) -> list[str]:
+    """Return `names`. Raises ValueError if it is empty or has an unknown store."""
+    if not names:
         raise ValueError("The list of stores is empty: name a store, or omit stores to use all.")
-    for name in stores:
-        if name not in known:
-            raise ValueError(
-                f"Store {name} does not exist; stores here: {', '.join(known) or 'none'}."
-            )
-    return [*stores]
+    for name in names:
+        if name not in available:
+            options = ", ".join(available) or "none"
+            raise ValueError(f"Store {name} does not exist; available stores: {options}.")
+    return [*names]

@@ -31,7 +31,7 @@ MAX_TEXT_CHARS = 100_000  # UTF-16 units, as in AgentCore
 MAX_UTTERANCES = 100  # per event
 MAX_CALLS = 3  # model calls per extraction: failed calls may be billed too
 
-RecordedTurn = tuple[list[Utterance], datetime]  # its texts and start time
+RecordedTurn = tuple[list[Utterance], datetime]  # the texts and the start time
 # Whether `forget` erased an actor after a turn began. Needs a session store.
 IsForgotten = Callable[[str, datetime], Awaitable[bool]]
 # Extracts facts from the texts of an actor's turns. Raises MemoryRefused if a retry would fail too,
@@ -62,7 +62,7 @@ class Recorder:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether some turns are not sent yet."""
+        """Whether some turns have not been sent."""
         return bool(self._batches) or any(queue.is_waiting for queue in self._queues)
 
     @property
@@ -73,17 +73,18 @@ class Recorder:
             turns[name] += len(batch)
         return turns
 
-    def record(self, identity: Who, utterances: Sequence[Utterance], began: datetime) -> None:
-        """Send the texts of a turn, in order, without blank texts; `began` is its start time."""
+    def record(self, identity: Who, utterances: Sequence[Utterance], started_at: datetime) -> None:
+        """Send the texts of a turn, in order, without blank texts."""
         texts = to_record(self._policy, identity, utterances)
         for name in self._events:
             selected = [text for text in texts if text.is_for(name)]
             if selected:
                 size = sum(len(text.text.encode()) for text in selected)
-                self._add_to_batch(name, identity, QueueItem((identity, selected, began), size))
+                item = QueueItem((identity, selected, started_at), size)
+                self._add_to_batch(name, identity, item)
 
     def flush(self, session_id: str) -> None:
-        """Send the session's turns that wait for later turns."""
+        """Send the session's batched turns now."""
         for name, identity in [*self._batches]:
             if identity.session_id == session_id:
                 self._send_batch(name, identity)
@@ -126,7 +127,7 @@ class Recorder:
         try:
             return bool(self._policy.is_due(name, identity, turns))
         except Exception as error:  # noqa: BLE001 (owner's code; no turn is lost)
-            log.warning("turns are recorded now: own_memory failed: %s", describe(error))
+            log.warning("recording turns now: own_memory failed: %s", describe(error))
             return True
 
     def _send_batch(self, name: str, identity: Who) -> None:
@@ -145,14 +146,14 @@ class Recorder:
     def _next_event(self, writer: MemoryCollection, waiting: deque[QueueItem]) -> Work:
         """Turn the first waiting turns of a session into a job."""
         first = waiting.popleft()
-        identity, texts, began = first.payload
-        turns = [(texts, began)]
+        identity, texts, started_at = first.payload
+        turns = [(texts, started_at)]
         count = len(texts)
         for other in [*waiting]:
-            _, more, began = other.payload
+            _, more, started_at = other.payload
             if other.group is not first.group and count + len(more) > writer.batch_size:
                 break
-            turns.append((more, began))
+            turns.append((more, started_at))
             count += len(more)
             waiting.remove(other)
         events: deque[Event] | None = None
@@ -167,8 +168,8 @@ class Recorder:
                     turns = remaining
                     events = deque()
                     if remaining:
-                        starts = [began for _, began in remaining]
-                        events.extend(events_of(identity, texts, starts, writer))
+                        start_times = [started_at for _, started_at in remaining]
+                        events.extend(events_of(identity, texts, start_times, writer))
                     if writer.extracts:
                         continue  # `forget` may have run while the model answered
                 if events:
@@ -221,30 +222,33 @@ def to_record(
     policy: MemoryPolicy, identity: Who, utterances: Sequence[Utterance]
 ) -> list[Utterance]:
     """Return the texts to record, in sizes that the service accepts, with metadata."""
-    wanted = [utterance for utterance in utterances if _is_recorded(policy, identity, utterance)]
-    return split_utterances([_with_metadata(policy, identity, utterance) for utterance in wanted])
+    recorded = [utterance for utterance in utterances if _is_recorded(policy, identity, utterance)]
+    return split_utterances([_with_metadata(policy, identity, utterance) for utterance in recorded])
 
 
 def events_of(
-    identity: Who, texts: list[Utterance], began: Sequence[datetime], writer: MemoryCollection
+    identity: Who,
+    texts: list[Utterance],
+    start_times: Sequence[datetime],
+    writer: MemoryCollection,
 ) -> list[Event]:
-    """Return the texts of turns as events; `began` has the start times of the turns.
+    """Return the texts of turns as events; `start_times` are the start times of the turns.
 
-    An event has texts with equal metadata, at most MAX_UTTERANCES.
+    An event contains at most MAX_UTTERANCES texts, all with equal metadata.
     """
     parts = [
         same[start : start + MAX_UTTERANCES]
         for same in ([*group] for _, group in groupby(texts, key=lambda text: text.metadata))
         for start in range(0, len(same), MAX_UTTERANCES)
     ]
-    return [Event(identity, part, str(uuid4()), began, writer.project_id) for part in parts]
+    return [Event(identity, part, str(uuid4()), start_times, writer.project_id) for part in parts]
 
 
 def _is_recorded(policy: MemoryPolicy, identity: Who, utterance: Utterance) -> bool:
     try:
         return policy.is_recorded(identity, utterance)
     except Exception as error:  # noqa: BLE001
-        log.warning("a text is not recorded: own_memory failed: %s", describe(error))
+        log.warning("text is not recorded: own_memory failed: %s", describe(error))
         return False
 
 
@@ -273,7 +277,7 @@ def _with_metadata(policy: MemoryPolicy, identity: Who, utterance: Utterance) ->
         reason = describe(error)
     if not reason:
         return utterance._replace(metadata=metadata)
-    log.warning("a text is recorded without its metadata: own_memory: %s", reason)
+    log.warning("text is recorded without its metadata: own_memory: %s", reason)
     return utterance
 
 

@@ -24,8 +24,8 @@ MAX_TURNS = 1000  # backlog per actor
 MAX_BYTES = 16_777_216  # backlog per actor
 MAX_LOAD = 4  # total backlog, in multiples of an actor's
 JOBS = 16  # concurrent jobs in total
-SHARE = 8  # concurrent jobs per actor, and of all failed lanes
-BACKLOG = 50  # number of waiting turns at which the log warns, and again at each doubling
+SHARE = 8  # concurrent jobs per actor, and for all failed lanes together
+BACKLOG = 50  # warn at this number of waiting turns, and again at each doubling
 # In seconds: pauses between attempts, an attempt, and all attempts of a job.
 FIRST_PAUSE = 0.5
 MAX_PAUSE = 30
@@ -81,8 +81,8 @@ class Lane:
     actor: str
     waiting: deque[QueueItem] = field(default_factory=deque)
     work: Work | None = None  # the current job
-    began: float = 0  # the time of its first attempt
-    reason: str = ""  # of its last failure
+    started_at: float = 0  # when its first attempt started
+    reason: str = ""  # the reason for its last failure
     has_failed: bool = False
     patience: float = CLOSING_ATTEMPT  # time limit of an attempt while the process ends
     task: asyncio.Task[None] | None = None
@@ -101,8 +101,8 @@ class Lane:
 class Slots:
     """Admits attempts, first come, first served.
 
-    An actor gets at most half of the slots, and so do all failed lanes: a failure does not delay
-    other actors.
+    Each actor gets at most half of the slots. All failed lanes together also get at most half, so
+    that a failure does not delay other actors.
     """
 
     def __init__(self) -> None:
@@ -144,7 +144,7 @@ class Slots:
 class RetryQueue:
     """Runs jobs in the background: in order within a session, several sessions at once.
 
-    Callers do not wait, and get no errors.
+    Callers neither wait nor receive errors.
     """
 
     def __init__(self, name: str, take: Callable[[deque[QueueItem]], Work]) -> None:
@@ -164,7 +164,7 @@ class RetryQueue:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether some work is unfinished."""
+        """Whether any work is unfinished."""
         return bool(self._lanes)
 
     def put(self, identity: Who, item: QueueItem) -> None:
@@ -181,7 +181,7 @@ class RetryQueue:
         self._report_lost(self._drop(identity.actor), "the queue is full")
         if self.turns >= 2 * self._reported:
             self._reported = self.turns
-            log.warning("%s: %d turns wait to be recorded", self.name, self.turns)
+            log.warning("%s: %d turns are waiting to be recorded", self.name, self.turns)
 
     async def close(self, seconds: float) -> None:
         """Finish within `seconds`, without long pauses; the log reports lost turns."""
@@ -210,13 +210,13 @@ class RetryQueue:
     async def _run(self, identity: Who, lane: Lane) -> None:
         while lane.waiting:
             lane.work = None
-            lane.began = time.monotonic()
+            lane.started_at = time.monotonic()
             lane.reason = ""
             try:
                 await with_retries(
                     partial(self._attempt, lane),
                     lambda exc: isinstance(exc, Exception) and not isinstance(exc, MemoryRefused),
-                    lambda _: time.monotonic() - lane.began > MAX_WORK,
+                    lambda _: time.monotonic() - lane.started_at > MAX_WORK,
                     before_sleep=partial(self._note_failure, lane),
                     sleep=self._pause,
                 )
@@ -235,7 +235,7 @@ class RetryQueue:
                     return None  # all items were dropped
                 size = lane.size
                 lane.work = self._take(lane.waiting)
-                lane.began = time.monotonic()
+                lane.started_at = time.monotonic()
                 lane.work.size = size - lane.size
             return await self._try(lane, lane.work)
 

@@ -16,4 +16,4 @@ class MemorySettings(DeclarationSettings):
     recall_overfetch: int = integer(4, 1, 100)
     add_memory_tool: int = integer(0, 0, 1)
     # The values that AgentCore Memory allows for a namespace variable.
-    project_id: str | None = string(PROJECT_ID, f"a text that matches {PROJECT_ID}", None)
+    project_id: str | None = string(PROJECT_ID, f"text that matches {PROJECT_ID}", None)

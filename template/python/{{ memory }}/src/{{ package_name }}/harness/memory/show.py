@@ -28,9 +28,9 @@ async def show(
     texts = list[str]()
     notice = ""
     try:
-        found = await _search_once(turn, context, search)
-        texts += [str(policy.format_memories(found))] if found else []
-        hits += found
+        memories = await _search_once(turn, context, search)
+        texts += [str(policy.format_memories(memories))] if memories else []
+        hits += memories
     except Exception as error:  # noqa: BLE001 (owner's code; the turn continues)
         log.warning("no memories are shown: own_memory failed: %s", describe(error))
     try:
@@ -51,13 +51,13 @@ async def _search_once(
     policy = turn.policy
     if not policy.is_shown(context):
         return []
-    found = None if policy.searches_each_call else turn.first
-    if found is None:
+    memories = None if policy.searches_each_call else turn.shared_search
+    if memories is None:
         query = policy.query(context)
         if is_blank(query):
             return []
-        found = asyncio.ensure_future(search(query))
+        memories = asyncio.ensure_future(search(query))
         if not policy.searches_each_call:
-            turn.first = found
+            turn.shared_search = memories
     # A cancelled model call must not cancel the search that other calls await.
-    return (await asyncio.shield(found))[: policy.max_entries]
+    return (await asyncio.shield(memories))[: policy.max_entries]

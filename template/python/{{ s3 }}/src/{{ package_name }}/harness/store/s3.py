@@ -50,7 +50,7 @@ DAMAGED = (
     exceptions.FlexibleChecksumError,
 )
 
-OLD_VERSIONS = "The bucket keeps old versions, also of ended and erased sessions: "
+OLD_VERSIONS = "The bucket keeps old versions, including those of ended and erased sessions: "
 OLD_VERSIONS += "add a lifecycle rule that deletes noncurrent versions."
 
 
@@ -333,7 +333,7 @@ class Bucket:
         self.s3.delete_object(Bucket=self.name, Key=key)
 
     def delete_all(self, prefix: str, but: str) -> None:
-        """Delete all objects with `prefix`, also expired objects, except `but`."""
+        """Delete all objects with `prefix`, including expired objects, except `but`."""
         for page in self._pages(prefix):
             keys = [item["Key"] for item in page.get("Contents", []) if item["Key"] != but]
             if keys:

@@ -98,7 +98,7 @@ def restore(session: str, checkpoint: str) -> None:
 @click.option("--from", "source", metavar="STORE", help="Copy from a collection or a folder.")
 @click.option("--end", "ends", is_flag=True, help="Also end copies of ended sessions.")
 def copy(ids: list[str], target: str | None, source: str | None, ends: bool) -> None:
-    """Copy the named sessions, or all, to or from another store, also while turns run.
+    """Copy the named sessions, or all, to or from another store, even while turns run.
 
     Run the command again to copy changes. It does not overwrite sessions continued in the target.
     """

@@ -74,7 +74,7 @@ class SessionFiles:
         """Do nothing: the store keeps no file open."""
 
     def _path(self, session_id: str) -> Path:
-        """Return the path of a session, unique also in a case-insensitive file system."""
+        """Return the path of a session, unique even in a case-insensitive file system."""
         return self._folder / f"{sha256(session_id.encode()).hexdigest()}.json"
 
     def _read(self, path: Path) -> Row | None:

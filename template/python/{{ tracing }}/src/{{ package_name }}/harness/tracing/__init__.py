@@ -1,1 +1,1 @@
-"""Traces by OpenTelemetry: a span for each turn; below it model calls, tools, store and memory."""
+"""OpenTelemetry traces: a span for each turn; below it model calls, tools, store and memory."""

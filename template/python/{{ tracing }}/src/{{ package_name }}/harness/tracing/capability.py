@@ -30,8 +30,8 @@ SIGNALS = ("Traces", "Metrics")
 class Tracing(Capability):
     """Exports spans and metrics to OTEL_EXPORTER_OTLP_ENDPOINT, if it is set.
 
-    Existing providers, as under `opentelemetry-instrument`, are kept; the spans of the framework
-    only get the names of the conventions, and lose prompts and replies.
+    Keeps existing providers, such as those of `opentelemetry-instrument`. Then framework spans only
+    get the names of the conventions, and lose prompts and replies.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Tracing(Capability):
 
     @property
     def closes_last(self) -> bool:
-        """The spans of other capabilities are sent after they close."""
+        """Close last, to send the spans of other capabilities."""
         return True
 
     async def open(self, runtime: Runtime) -> None:
@@ -66,7 +66,7 @@ class Tracing(Capability):
             return tracer
 
         def meter_of(name: str, *args: Any, **kwargs: Any) -> Any:
-            # The framework's own metrics have names of tools that the model can invent.
+            # The framework's own metrics contain tool names that a model may invent.
             return NoOpMeter(name) if name == METER else get_meter(name, *args, **kwargs)
 
         spans.get_tracer = tracer_of
@@ -74,11 +74,15 @@ class Tracing(Capability):
         instrument()
 
     def describe(self, address: str) -> list[str]:
-        places = {signal: endpoint_of(signal.upper()) for signal in SIGNALS}
-        return [f"{one}: contacts {without_password(at)}" for one, at in places.items() if at]
+        endpoints = {signal: endpoint_of(signal.upper()) for signal in SIGNALS}
+        return [
+            f"{signal}: contacts {without_password(endpoint)}"
+            for signal, endpoint in endpoints.items()
+            if endpoint
+        ]
 
     def wrap(self, app: ASGIApp) -> ASGIApp:
-        """Continue the traces of callers, as their header `traceparent` says."""
+        """Continue the trace in the caller's `traceparent` header."""
 
         async def traced(scope: Scope, receive: Receive, send: Send) -> None:
             headers = {name.decode(): text.decode("latin-1") for name, text in scope["headers"]}
@@ -89,7 +93,7 @@ class Tracing(Capability):
                 context.detach(token)
 
         async def respond(scope: Scope, receive: Receive, send: Send) -> None:
-            # If there is a span, an instrumentation has continued the trace already.
+            # A span means that an instrumentation has already continued the trace.
             is_traced = trace.get_current_span().get_span_context().is_valid
             is_request = scope["type"] == "http" and not is_traced
             await (traced if is_request else app)(scope, receive, send)
@@ -109,7 +113,7 @@ class Tracing(Capability):
         """Send the remaining spans and metrics, within a second."""
         providers = (trace.get_tracer_provider(), metrics.get_meter_provider())
         flushes = [it.force_flush for it in providers if hasattr(it, "force_flush")]
-        # The process does not wait for these threads: an endpoint that is down takes ten seconds.
+        # Do not wait for these threads: an endpoint that is down takes ten seconds.
         threads = [Thread(target=flush, args=(1000,), daemon=True) for flush in flushes]
         for thread in threads:
             thread.start()

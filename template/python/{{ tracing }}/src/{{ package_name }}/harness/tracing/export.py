@@ -1,4 +1,4 @@
-"""Where spans and metrics go: an endpoint of OTLP over HTTP."""
+"""Exports spans and metrics to an endpoint for OTLP over HTTP."""
 
 import logging
 import os
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 def endpoint_of(signal: str) -> str:
-    """Return where TRACES or METRICS go, or ""."""
+    """Return the endpoint of TRACES or METRICS, or ""."""
     is_disabled = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
     if is_disabled or os.environ.get(f"OTEL_{signal}_EXPORTER") == "none":
         return ""
@@ -25,11 +25,11 @@ def endpoint_of(signal: str) -> str:
 
 
 def export(service: str) -> None:
-    """Set a provider for each signal that has an endpoint."""
+    """Set a provider for each signal with an endpoint."""
     from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
-    usual = Resource.create().attributes  # with the name and version of the SDK
-    sdk = {name: value for name, value in usual.items() if name.startswith("telemetry.")}
+    defaults = Resource.create().attributes  # with the name and version of the SDK
+    sdk = {name: value for name, value in defaults.items() if name.startswith("telemetry.")}
     service_attributes = {"service.name": service, "service.instance.id": str(uuid4())}
     with suppress(PackageNotFoundError):
         service_attributes["service.version"] = version(service)
@@ -60,8 +60,8 @@ def _export_metrics(resource: Any) -> None:
     metrics.set_meter_provider(MeterProvider([reader], resource, shutdown_on_exit=False))
 
 
-def _warning(exporter: Any, signal: str, what: str) -> Any:
-    """Let an exporter warn each time that sending begins to fail."""
+def _warning(exporter: Any, signal: str, data: str) -> Any:
+    """Make an exporter log a warning whenever it begins to fail."""
     send = exporter.export
     has_failed = False
 
@@ -69,9 +69,9 @@ def _warning(exporter: Any, signal: str, what: str) -> Any:
         nonlocal has_failed
         result = send(*args, **kwargs)
         if result.name != "SUCCESS" and not has_failed:
-            where = without_password(endpoint_of(signal.upper()))
+            endpoint = without_password(endpoint_of(signal.upper()))
             text = "%s: %s is not accepting %s; turns continue"
-            Context().run(log.warning, text, signal, where, what)  # it belongs to no turn
+            Context().run(log.warning, text, signal, endpoint, data)  # outside any turn
         has_failed = result.name != "SUCCESS"
         return result
 

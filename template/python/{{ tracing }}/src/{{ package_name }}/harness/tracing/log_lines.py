@@ -1,4 +1,4 @@
-"""The trace of a turn at the end of each of its log lines."""
+"""Appends the trace id of a turn to its log lines."""
 
 import logging
 from contextvars import ContextVar
@@ -11,7 +11,7 @@ _of_turn: ContextVar[str] = ContextVar("trace", default="")
 
 
 def name_traces() -> None:
-    """Append the id of its trace to each log line."""
+    """Append the current trace id to each log line."""
     logging.setLogRecordFactory(_record)
 
 

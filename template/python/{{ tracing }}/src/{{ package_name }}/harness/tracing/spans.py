@@ -1,4 +1,4 @@
-"""Makes spans: one for each turn, and those of the calls below it."""
+"""Makes a span for each turn, and for its calls."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from ..contract import Turn
 
 @contextmanager
 def make_span(name: str, kind: SpanKind, links: Sequence[Link] = ()) -> Iterator[trace.Span]:
-    """Make a span, with the type of an error and without its text."""
+    """Make a span, and record the type of an error without its message."""
     with trace.get_tracer("app").start_as_current_span(
         name, kind=kind, links=links, record_exception=False, set_status_on_exception=False
     ) as span:
@@ -26,7 +26,7 @@ def make_span(name: str, kind: SpanKind, links: Sequence[Link] = ()) -> Iterator
 
 @contextmanager
 def turn_span(turn: Turn) -> Iterator[None]:
-    """Make the span of a turn. It is of kind SERVER, unless another span contains it."""
+    """Make the span of a turn, of kind SERVER, or of kind INTERNAL inside another span."""
     has_parent = trace.get_current_span().is_recording()
     with make_span("turn", SpanKind.INTERNAL if has_parent else SpanKind.SERVER) as span:
         try:
@@ -37,7 +37,7 @@ def turn_span(turn: Turn) -> Iterator[None]:
             if turn.actor and span.is_recording():
                 digest = hashlib.sha256(turn.actor.encode()).hexdigest()
                 span.set_attribute("enduser.pseudo.id", digest)
-            if turn.number:  # it is unknown until the session is read
+            if turn.number:  # unknown until the session is read
                 span.set_attribute("turn.number", turn.number)
             span.set_attribute("turn.outcome", turn.outcome)
             span.set_attribute("turn.tokens_cached", turn.usage.cached_tokens)

@@ -1,4 +1,4 @@
-"""The page at /: its files, and headers that let it load and call nothing but this server."""
+"""The page at /: its files, with headers that restrict it to this server."""
 
 import hashlib
 import re
@@ -52,8 +52,8 @@ class Page(Capability):
     def check(self) -> list[Finding]:
         if not self.settings.ui or self.settings.is_loopback or self.settings.api_token:
             return []
-        where = f"The page on HOST {self.settings.host}"
-        message = f"{where} needs API_TOKEN: other machines can reach it."
+        message = f"The page on HOST {self.settings.host} needs API_TOKEN: "
+        message += "other machines can reach it."
         return [diagnostic("SET-UI", message)]
 
     def describe(self, address: str) -> list[str]:
@@ -70,14 +70,14 @@ class Page(Capability):
         return {"GET /agent.json": _describe_agent} if self.settings.ui else {}
 
     def _advise(self, failure: AgentError) -> str:
-        """Explain an error to users of this machine; refer others to the log."""
+        """Explain an error to users of this machine; refer other users to the log."""
         settings = self.settings
         has_detail = bool(failure.detail)
         is_open = settings.allowed_hosts or settings.allowed_origins
         if settings.is_loopback and not is_open and (has_detail or failure.__cause__):
             return f" {explain(failure, self.load().model).rstrip()}"
         is_logged = has_detail or failure.type == "internal_error"
-        return " The server's log says why." if is_logged else ""
+        return " The server's log has the reason." if is_logged else ""
 
 
 def _sender(file: Path) -> Callable[[Request, Runtime], Awaitable[Response]]:
@@ -98,5 +98,5 @@ async def _describe_agent(_: Request, runtime: Runtime) -> Response:
         getattr(tool, "tool_name", "") or getattr(tool, "name", "") or getattr(tool, "__name__", "")
         for tool in runtime.tools()
     ]
-    known = [name for name in names if name]
-    return JSONResponse({"model": runtime.settings.model, "tools": known}, headers=HEADERS)
+    tools = [name for name in names if name]
+    return JSONResponse({"model": runtime.settings.model, "tools": tools}, headers=HEADERS)

@@ -1,4 +1,4 @@
-"""Sessions in Valkey or Redis, also in a cluster: a hash per session, changed by Lua scripts."""
+"""Sessions in Valkey or Redis, including clusters: a hash per session, changed by Lua scripts."""
 
 import asyncio
 import logging

@@ -20,7 +20,7 @@ export function answers({ other }: Waiting, reasons: Reasons): InterruptResponse
   })
 }
 
-/** Make the reasons of a person the results of denied calls. */
+/** Return the person's reasons to the model as results of denied calls. */
 export function prepare(reasons: Reasons, options: Options): void {
   const remaining = new Map(reasons)
   const plugin: Plugin = {
@@ -29,7 +29,7 @@ export function prepare(reasons: Reasons, options: Options): void {
       agent.addHook(AfterToolCallEvent, (event) => {
         const { toolUseId, status } = event.result
         const reason = remaining.get(toolUseId)
-        remaining.delete(toolUseId) // models number calls: a later one may have the same id
+        remaining.delete(toolUseId) // models may reuse an id for a later call
         if (!reason) return
         const content = [new TextBlock(`Denied by a person: ${reason}`)]
         event.result = new ToolResultBlock({ toolUseId, status, content })

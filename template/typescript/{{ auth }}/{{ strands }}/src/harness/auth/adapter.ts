@@ -1,4 +1,4 @@
-// A model of Strands whose requests are counted.
+// A Strands model that counts its requests.
 
 import { type BaseModelConfig, type Message, Model } from '@strands-agents/sdk'
 import type { ModelStreamEvent, StreamOptions, Usage } from '@strands-agents/sdk'

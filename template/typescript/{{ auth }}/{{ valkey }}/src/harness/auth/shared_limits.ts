@@ -1,4 +1,4 @@
-// Limits that all replicas share, as a capability: their counters are in the store of sessions.
+// Limits that all replicas share, as a capability: the counters are in the session store.
 
 import { Capability } from '../capability.ts'
 import type { Modules } from '../modules.ts'
@@ -16,7 +16,7 @@ redis.call('EXPIRE', KEYS[1], ARGV[2])
 return number
 `
 
-/** Counts in Valkey, where it is configured. */
+/** Keeps the counters in Valkey, if it is configured. */
 export class SharedLimits extends Capability implements Counters {
   readonly #sessions: Store
   readonly #auth: Auth

@@ -1,4 +1,4 @@
-// A model of the AI SDK whose requests are counted.
+// An AI SDK model that counts its requests.
 
 import { type LanguageModel, type LanguageModelMiddleware, wrapLanguageModel } from 'ai'
 
@@ -20,7 +20,7 @@ export function metered(model: LanguageModel, meter: Meter): LanguageModel {
   return wrapLanguageModel({ model: model as Model, middleware })
 }
 
-/** Return a stream that adds an answer to its request. */
+/** Return the stream, and add its content to the request. */
 function counted(stream: ReadableStream<Part>, request: Request): ReadableStream<Part> {
   const reader = stream.getReader()
   return new ReadableStream<Part>({

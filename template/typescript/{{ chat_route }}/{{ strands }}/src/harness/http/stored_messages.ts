@@ -1,4 +1,4 @@
-// The stored messages of Strands Agents, as a page is to show them.
+// Reads stored messages of Strands Agents for a page.
 
 import { Message, type MessageData } from '@strands-agents/sdk'
 

@@ -1,4 +1,4 @@
-// The stored messages of the AI SDK, as a page is to show them.
+// Reads stored messages of the AI SDK for a page.
 
 import type { ModelMessage } from 'ai'
 
@@ -24,7 +24,7 @@ export function readTurns(messages: unknown[]): [string, Chunk[]][] {
 function chunksOf(part: Content[number]): Chunk[] {
   if (part.type === 'text') return [part.text]
   if (part.type === 'tool-call') {
-    // The raw arguments of a call that did not run: the model sent no JSON object.
+    // The raw arguments of a call that could not run: the model sent no JSON object.
     const received = part.providerOptions?.producer?.received
     return [{ id: part.toolCallId, name: part.toolName, input: received ?? part.input }]
   }

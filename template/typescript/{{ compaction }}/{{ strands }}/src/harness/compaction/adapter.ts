@@ -1,4 +1,4 @@
-// Messages of Strands Agents as a summary needs them.
+// Converts messages of Strands Agents for summaries.
 
 import { Message, type MessageData } from '@strands-agents/sdk'
 

@@ -1,4 +1,4 @@
-// Messages of the AI SDK as a summary needs them.
+// Converts messages of the AI SDK for summaries.
 
 import type { ModelMessage } from 'ai'
 

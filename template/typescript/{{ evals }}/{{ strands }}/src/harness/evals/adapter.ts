@@ -14,7 +14,7 @@ export function namesOf(tools: readonly Tool[]): string[] {
   return tools.map(({ name }) => name)
 }
 
-/** Return the tools; where `answerOf` has an answer, it replaces the code of the tool. */
+/** Return the tools; an answer from `answerOf` replaces the code of a tool. */
 export function stubTools(
   tools: readonly Tool[],
   answerOf: (name: string) => Answer | undefined,
@@ -27,7 +27,7 @@ export function stubTools(
   })
 }
 
-/** Return a model that replies with the next step, a text or a tool call, in each call. */
+/** Return a model whose calls reply with the next step, which is text or a tool call. */
 export function scriptedModel(steps: readonly (string | Step)[]): OfflineModel {
   return new ScriptedModel(steps)
 }

@@ -12,7 +12,7 @@ export function namesOf(tools: object): string[] {
   return Object.keys(tools)
 }
 
-/** Return the tools; where `answerOf` has an answer, it replaces the code of the tool. */
+/** Return the tools; an answer from `answerOf` replaces the code of a tool. */
 export function stubTools(
   tools: Record<string, Tool>,
   answerOf: (name: string) => Answer | undefined,
@@ -24,7 +24,7 @@ export function stubTools(
   return Object.fromEntries(named)
 }
 
-/** Return a model that replies with the next step, a text or a tool call, in each call. */
+/** Return a model whose calls reply with the next step, which is text or a tool call. */
 export function scriptedModel(steps: readonly (string | Step)[]): OfflineModel {
   return new ScriptedModel(steps)
 }

@@ -1,5 +1,5 @@
-// Two models as one model of Strands. Its ModelRouter replaces a model also after a part of the
-// reply, which the caller would see twice.
+// Combines two Strands models. Strands' own ModelRouter can switch models even within a reply, so
+// that the caller would see its start twice.
 
 import type { Message, Model, ModelStreamEvent, StreamOptions } from '@strands-agents/sdk'
 
@@ -25,7 +25,7 @@ class FallbackModel extends CheckedModel {
       const events = super.stream(messages, { ...options, cancelSignal: first.signal })
       const before: ModelStreamEvent[] = []
       for (let next = await events.next(); !next.done; next = await events.next()) {
-        if (first.signal.aborted) break // a model may not look at its signal
+        if (first.signal.aborted) break // some models ignore the signal
         first.hasAnswered = true
         before.push(next.value)
         if (isContent(next.value)) return { before, events }
@@ -33,17 +33,17 @@ class FallbackModel extends CheckedModel {
       await events.return(undefined)
       return { before, events }
     }
-    const [begun, model] = await this.#fallback.replace(options?.cancelSignal, call)
-    if (begun) {
+    const [result, model] = await this.#fallback.replace(options?.cancelSignal, call)
+    if (result) {
       try {
-        yield* begun.before
-        yield* begun.events
+        yield* result.before
+        yield* result.events
       } finally {
-        await begun.events.return(undefined)
+        await result.events.return(undefined)
       }
       return
     }
-    // Each of the two sees its own reasoning only.
+    // Each model sees only its own reasoning.
     for await (const event of new CheckedModel(model).stream(messages, options)) {
       this.#fallback.answers()
       yield event
@@ -51,7 +51,7 @@ class FallbackModel extends CheckedModel {
   }
 }
 
-/** Make the model of a turn one that consists of both. */
+/** Wrap the model of a turn so that failed calls fall back to the second model. */
 export function withFallback(options: Options, fallback: FallbackSwitch): void {
   options.model = new FallbackModel(options.model, fallback)
 }

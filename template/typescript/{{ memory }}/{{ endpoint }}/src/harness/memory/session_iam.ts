@@ -8,8 +8,8 @@ import { ACCOUNT, allow, type Named, REGION } from './statements.ts'
 export function sessionStatements(_: Project, { backend }: Collection, arn: string): Named {
   const transport = backend.type === 'custom' ? backend.transport : undefined
   if (transport?.type !== 'lambda') return []
-  const given = transport.function_arn ?? transport.function_id ?? ''
-  const name = given.replace(/^env:(.*)/, (_, found) => `\${${found}}`)
+  const reference = transport.function_arn ?? transport.function_id ?? ''
+  const name = reference.replace(/^env:(.*)/, (_, variable) => `\${${variable}}`)
   const isArn = transport.function_arn !== undefined || name.startsWith('arn:')
   const resource = isArn ? name : `${arn}:lambda:${REGION}:${ACCOUNT}:function:${name}`
   return [['Invoke', allow('lambda', ['InvokeFunction'], resource)]]

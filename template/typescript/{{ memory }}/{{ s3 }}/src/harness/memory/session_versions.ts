@@ -57,12 +57,12 @@ async function* sessionsIn(store: S3Store): AsyncGenerator<Session> {
     // Each page has its own time limit.
     let versions: Version[] = []
     page = await store.run(async (bucket) => {
-      const found = await bucket.s3.listObjectVersions(
+      const reply = await bucket.s3.listObjectVersions(
         { Bucket: bucket.Bucket, ...request },
         bucket.stop,
       )
-      versions = versionsOf(found, bucket)
-      return found
+      versions = versionsOf(reply, bucket)
+      return reply
     })
     for (const version of versions) {
       const [id = '', rest] = version.Key!.slice(store.root.length).split(store.middle)
@@ -92,7 +92,7 @@ function versionsOf(page: ListObjectVersionsOutput, bucket: Objects): Version[] 
     .toSorted((a, b) => (a.Key! < b.Key! ? -1 : Number(a.Key! > b.Key!)))
 }
 
-/** Return the actor of a version's session, or null if it has no actor. */
+/** Return the actor of a version's session, or null if the session has no actor. */
 async function actorOf(store: S3Store, { Key, VersionId }: Version): Promise<unknown> {
   const body = await store.run(async ({ s3, Bucket, stop }) => {
     const { Body } = await s3.getObject({ Bucket, Key, VersionId }, stop)

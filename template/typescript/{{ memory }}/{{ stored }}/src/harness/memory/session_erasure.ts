@@ -26,8 +26,8 @@ export class SessionErasure extends Capability {
     const longTerm = before.find((capability) => capability instanceof LongTermMemory)!
     const sessions = before.find((capability) => capability instanceof Store)!
     const { eraseSessions: withoutStore } = longTerm
-    longTerm.isForgotten = async (actor, began) => {
-      return sessions.store !== null && (await isForgotten(sessions.store, actor, began))
+    longTerm.isForgotten = async (actor, startedAt) => {
+      return sessions.store !== null && (await isForgotten(sessions.store, actor, startedAt))
     }
     sessions.beforeClose = () => longTerm.close() // recording reads erasure marks from the store
     longTerm.eraseSessions = async (report, candidates) => {
@@ -85,9 +85,9 @@ async function eraseSessions(
 }
 
 /** Whether an actor was erased after a turn began. Throws StoreUnavailable. */
-async function isForgotten(store: DurableStore, actor: string, began: Date): Promise<boolean> {
+async function isForgotten(store: DurableStore, actor: string, startedAt: Date): Promise<boolean> {
   const mark = await store.load(markOf(actor))
-  return mark !== null && began <= new Date(JSON.parse(mark.snapshot).created_at)
+  return mark !== null && startedAt <= new Date(JSON.parse(mark.snapshot).created_at)
 }
 
 /** Stop all processes from recording earlier turns of the actor. */

@@ -120,7 +120,7 @@ class CollectionStore implements MemoryStore {
     })
   }
 
-  /** Remember a text when the turn commits. */
+  /** Queue text to store when the turn commits. */
   async add(content: string, metadata?: Metadata): Promise<void> {
     this.#turn.add(content, { stores: [this.name], metadata })
   }
@@ -137,8 +137,8 @@ function hitOf({ content, metadata = {} }: MemoryEntry, collection: string): Hit
 /**
  * An owner's store: searches have a time limit, and writes happen after a commit.
  *
- * The memory manager must not write to the store: it would also write failed turns. Texts that a
- * model adds go to `remember` instead.
+ * The memory manager must not write to the store: it would also write failed turns. Text that
+ * a model adds goes to `remember` instead.
  */
 export class GuardedStore implements MemoryStore {
   readonly name: string
@@ -163,12 +163,12 @@ export class GuardedStore implements MemoryStore {
     this.#remember = remember
   }
 
-  /** Remember a text when the turn commits. */
+  /** Queue text to store when the turn commits. */
   async add(content: string, metadata?: Metadata): Promise<void> {
     this.#remember?.(content, { stores: [this.name], metadata })
   }
 
-  /** Add a text to the store now. */
+  /** Add text to the store now. */
   async send(text: string, metadata: Metadata): Promise<void> {
     await this.#initialize()
     const details = Object.keys(metadata).length > 0 ? { ...metadata } : undefined
@@ -192,7 +192,7 @@ export class GuardedStore implements MemoryStore {
       })
     } catch (error) {
       failures[this.name] = describeFailure(error)
-      log('WARNING', `nothing recalled from store ${this.name}: ${failures[this.name]}`)
+      log('WARNING', `could not search store ${this.name}: ${failures[this.name]}`)
       return []
     } finally {
       stopTimer()

@@ -126,7 +126,7 @@ function textOf(message: Call['prompt'][number] | undefined): string {
   return parts.map((part) => (part.type === 'text' ? part.text : '')).join('')
 }
 
-/** Return a copy of the messages with a text; the text never becomes part of the session. */
+/** Return a copy of the messages with added text, which never becomes part of the session. */
 function withText({ prompt }: Call, added: string): Call['prompt'] {
   const place = prompt.findLastIndex(({ role }) => role === 'user')
   return prompt.map((message, index) => {

@@ -1,4 +1,4 @@
-// The type of an owner's memory store. Without SDK support: only `forget` uses it.
+// The type of an owner's memory store. The AI SDK has no stores, so only `forget` uses it.
 
 /** A store that `forget` can erase an actor from. */
 export interface OwnStore {

@@ -8,13 +8,13 @@ import type { Modules } from '../modules.ts'
 import type { CoreSettings } from '../settings.ts'
 import { inSpan } from './spans.ts'
 
-/** The spans of turns, by the starts of the turns. */
+/** The spans of turns, by the start times of the turns. */
 type Turns = WeakMap<Date, SpanContext>
 
 /** Long-term memory that measures its calls. */
 interface Recording {
   readonly recorder: { readonly waiting: ReadonlyMap<string, number> }
-  readonly turns: WeakMap<Turn, { readonly began: Date }>
+  readonly turns: WeakMap<Turn, { readonly startedAt: Date }>
 }
 
 const CALLS: Record<string, string[]> = {
@@ -22,7 +22,7 @@ const CALLS: Record<string, string[]> = {
   memory: ['retrieve', 'createEvent'],
 }
 
-/** Decorates what earlier capabilities call. */
+/** Decorates the store and the memories of earlier capabilities. */
 export class TracedCalls extends Capability {
   readonly #turns: Turns = new WeakMap()
   readonly #memories: Recording[] = []
@@ -54,12 +54,12 @@ export class TracedCalls extends Capability {
     const span = trace.getActiveSpan()
     for (const { turns } of this.#memories) {
       const memoryTurn = turns.get(turn)
-      if (memoryTurn && span) this.#turns.set(memoryTurn.began, span.spanContext())
+      if (memoryTurn && span) this.#turns.set(memoryTurn.startedAt, span.spanContext())
     }
   }
 }
 
-/** Return an object that passes on all calls to the target, and makes a span of those in CALLS. */
+/** Return an object that forwards all calls, and makes a span for the calls in CALLS. */
 function traced(target: object, name: string, turns: Turns): object {
   return new Proxy(target, {
     get(_, key) {
@@ -69,9 +69,10 @@ function traced(target: object, name: string, turns: Turns): object {
       if (!CALLS[name]?.includes(method)) return value.bind(target)
       const snake = method.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
       return (...args: unknown[]) => {
-        // Recording is a trace of its own: it links to those of its turns.
-        const began: Date[] = args.flatMap((event) => Object(event).began ?? [])
-        const links = began.flatMap((one) => turns.get(one) ?? []).map((context) => ({ context }))
+        // Recording has its own trace, which links to the traces of its turns.
+        const startTimes: Date[] = args.flatMap((event) => Object(event).startTimes ?? [])
+        const contexts = startTimes.flatMap((time) => turns.get(time) ?? [])
+        const links = contexts.map((context) => ({ context }))
         const call = () => value.apply(target, args)
         return inSpan(`${name}.${snake}`, SpanKind.CLIENT, call, links)
       }

@@ -16,7 +16,7 @@ export async function instrument(): Promise<void> {
   registerTelemetry(new OpenTelemetry())
 }
 
-/** The names of tools in spans: the SDK calls only tools that it knows. */
+/** Masks no tool names: the SDK calls only declared tools. */
 export class ToolNames {
   ofSpan(name: string): string {
     return name

@@ -18,19 +18,19 @@ def instrument() -> None:
 
 
 class Names:
-    """The names of tools that spans may have: the model can invent others."""
+    """Masks tool names that the agent does not have, because a model may invent names."""
 
     def __init__(self) -> None:
         self._tools: set[str] = set()
 
     def of_span(self, name: str) -> str:
-        """Return the name of a span, without an invented tool."""
+        """Return the name of a span, without an invented tool name."""
         operation, _, tool = name.partition(" ")
         is_unknown = operation == "execute_tool" and tool not in self._tools
         return operation if is_unknown else name
 
     def in_attributes(self, attributes: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Note the tools of an agent; return the attributes with PROVIDER, and no invented name."""
+        """Store an agent's tools; return the attributes with PROVIDER, without invented names."""
         self._tools.update(json.loads(attributes.get("gen_ai.agent.tools", "[]")))
         if "gen_ai.provider.name" in attributes:
             attributes = {**attributes, "gen_ai.provider.name": PROVIDER}

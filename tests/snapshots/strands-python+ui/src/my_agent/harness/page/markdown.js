@@ -12,7 +12,7 @@ const PARTS = 10_000 // colored parts of code on the page: each part is an eleme
 const SAFE = /^(https?:\/\/|mailto:)/i // other schemes could run code
 const ENTITY = /&(?:#(\d{1,7})|#x([\da-f]{1,6})|([a-z]\w{1,7}));/gi
 const BREAK = /^<br\s*\/?>$/i
-// Limit the length: a text with many openings would take too long.
+// Limit the length, because text with many opening signs would take too long.
 const BLOCK_FORMULAS = [
   /^\$\$[^]{1,2000}?\$\$[ \t]*(?:\n|$)/,
   /^\\\[[^]{1,2000}?\\\][ \t]*(?:\n|$)/,
@@ -59,7 +59,7 @@ export function element(tag, className = '', ...children) {
   return node
 }
 
-/** Return a button that copies a text. */
+/** Return a button that copies text. */
 export function copyButton(label, textOf) {
   const button = element('button', 'copy', 'Copy')
   button.onclick = async () => {
@@ -70,9 +70,9 @@ export function copyButton(label, textOf) {
   return Object.assign(button, { type: 'button', title: label })
 }
 
-/** Copy a text; return whether it worked. */
+/** Copy text; return whether it worked. */
 async function copy(text) {
-  // Over plain HTTP from another machine, browsers have no clipboard.
+  // Browsers have no clipboard for pages over plain HTTP from another machine.
   if (!navigator.clipboard) return copyFromField(text)
   return navigator.clipboard.writeText(text).then(
     () => true,
@@ -91,7 +91,7 @@ function copyFromField(text) {
   return isCopied
 }
 
-/** Show a Markdown text in `container`; keep unchanged blocks. */
+/** Show Markdown in `container`; keep unchanged blocks. */
 export function showMarkdown(container, text) {
   try {
     new Walker(container, text.replace(/\r\n?/g, '\n'))
@@ -157,9 +157,9 @@ class Walker {
     update(block, [element('table', '', element('thead', '', row('th', header)), body)])
   }
 
-  /** Show code; what arrives is added, so that it can be scrolled and selected. */
+  /** Show code. Append new parts, so that users can scroll and select the code meanwhile. */
   showCode(block, { lang, raw, text }) {
-    // Wide code must scroll by keyboard, too.
+    // Wide code must also scroll by keyboard.
     const language = lang?.match(/\S*/)[0] ?? ''
     if (!block.firstChild) {
       const plain = document.createTextNode('')
@@ -191,7 +191,7 @@ class Walker {
     code.replaceChildren(...parts.map(nodeOf))
   }
 
-  /** Return the nodes of a token in a text, or of all of a block. */
+  /** Return the nodes of an inline token, or of a whole block. */
   nodesOf(token, isInLink = false) {
     const { type, text, raw, href, checked } = token
     if (type === 'html') return [BREAK.test(raw.trim()) ? element('br') : raw.trimEnd()]
@@ -221,7 +221,7 @@ class Walker {
   }
 }
 
-/** Show nodes in `parent`; unchanged nodes stay, so that a selection stays. */
+/** Show nodes in `parent`. Keep unchanged nodes, so that a selection stays. */
 function update(parent, nodes) {
   if (!parent.firstChild) {
     parent.append(...nodes)
@@ -251,7 +251,7 @@ function isClosed(raw) {
   return Boolean(fence && last?.startsWith(fence))
 }
 
-/** Return the token of the formula at the start of a text, or undefined. */
+/** Return the token of the formula at the start of text, or undefined. */
 function formula(source, forms) {
   const match = forms.map((form) => form.exec(source)).find(Boolean)
   return match && { type: 'formula', raw: match[0] }

@@ -32,9 +32,9 @@ function visible(text) {
 /** The reply of a turn: texts, tool calls and recalled memories. */
 export class Reply {
   constructor(log) {
-    this.asked = new Map() // the user's answers to pending calls, by call id
-    this.rounds = 0 // number of times that answers resumed it
-    this.shown = new Map() // texts and calls of tools, by their ids
+    this.answers = new Map() // the user's answers to pending calls, by call id
+    this.rounds = 0 // how often answers resumed the reply
+    this.items = new Map() // texts and tool calls, by id
     this.changed = new Set()
     this.recalled = []
     this.took = {} // milliseconds by tool call id
@@ -46,13 +46,13 @@ export class Reply {
 
   take(event) {
     const id = event.toolCallId ?? `${this.rounds} ${event.id}`
-    const shown = this.shown.get(id)
+    const item = this.items.get(id)
     if (event.type === 'text-start') {
-      this.shown.set(id, { text: '', node: this.add(element('div', 'markdown')) })
+      this.items.set(id, { text: '', node: this.add(element('div', 'markdown')) })
     } else if (event.type === 'text-delta') {
-      shown.text += event.delta
-      this.changed.add(shown)
-      // Draw a long text less often, so that the page stays responsive.
+      item.text += event.delta
+      this.changed.add(item)
+      // Draw long text less often, so that the page stays responsive.
       this.timer ??= setTimeout(() => this.draw(), 16 + 4 * this.drawing)
     } else if (event.type === 'tool-input-available') {
       const state = element('span', 'state', 'running')
@@ -62,21 +62,22 @@ export class Reply {
       const { input } = event
       // The model sent text instead of arguments.
       node.append(...labelled('Input', typeof input === 'string' ? visible(input) : input))
-      this.shown.set(id, { node, state, toolName, began: performance.now() })
+      this.items.set(id, { node, state, toolName, startedAt: performance.now() })
     } else if (event.type === 'tool-approval-request') {
-      this.asked.set(id, null)
-      shown.approvalId = event.approvalId ?? event.approval.id
-      shown.state.textContent = 'waits for your approval'
+      this.answers.set(id, null)
+      item.approvalId = event.approvalId ?? event.approval.id
+      item.state.textContent = 'waits for your approval'
     } else if (event.type === 'tool-output-denied') {
-      shown.state.textContent = 'denied'
+      item.state.textContent = 'denied'
     } else if (event.type.startsWith('tool-output-')) {
       const isError = event.type === 'tool-output-error'
-      shown.node.append(...labelled(isError ? 'Error' : 'Result', event.errorText ?? event.output))
-      const took = this.known ? this.took[event.toolCallId] : performance.now() - shown.began
-      if (took) this.took[event.toolCallId] = took
+      item.node.append(...labelled(isError ? 'Error' : 'Result', event.errorText ?? event.output))
+      const isStored = Boolean(this.tabData)
+      const time = isStored ? this.took[event.toolCallId] : performance.now() - item.startedAt
+      if (time) this.took[event.toolCallId] = time
       const state = isError ? 'failed' : 'done'
-      shown.state.textContent = took ? `${state} · ${duration(took)}` : state
-      shown.node.classList.toggle('wrong', isError)
+      item.state.textContent = time ? `${state} · ${duration(time)}` : state
+      item.node.classList.toggle('wrong', isError)
     } else if (event.type === 'data-recalled') {
       this.recalled = event.data
       const summary = element('summary', '', `Recalled ${event.data.length} from memory`)
@@ -98,18 +99,18 @@ export class Reply {
   /** Show a progress line under the running tool, and replace its previous line. */
   showProgress(text) {
     const isRunning = ({ state }) => state?.textContent === 'running'
-    const tool = [...this.shown.values()].reverse().find(isRunning)
+    const tool = [...this.items.values()].reverse().find(isRunning)
     if (!tool) this.add(element('p', 'progress', text))
     else if (tool.line) tool.line.textContent = text
     else tool.node.after((tool.line = element('p', 'progress', text)))
   }
 
   /** Show the parts of a message from the history, with the data of this tab. */
-  showParts(parts, metadata, known) {
-    this.known = known
-    this.took = known.took ?? {}
-    if (Array.isArray(known.recalled) && known.recalled.length > 0) {
-      this.take({ type: 'data-recalled', data: known.recalled })
+  showParts(parts, metadata, tabData) {
+    this.tabData = tabData
+    this.took = tabData.took ?? {}
+    if (Array.isArray(tabData.recalled) && tabData.recalled.length > 0) {
+      this.take({ type: 'data-recalled', data: tabData.recalled })
     }
     for (const [index, part] of parts.entries()) {
       if (part.type === 'text') {
@@ -123,7 +124,7 @@ export class Reply {
         if (state.startsWith('output-')) this.take({ ...part, type: `tool-${state}` })
       } else this.take(part)
     }
-    this.metadata = { ...known, ...metadata }
+    this.metadata = { ...tabData, ...metadata }
     this.finish()
   }
 
@@ -134,19 +135,19 @@ export class Reply {
     const form = element('form', 'approval', approve, deny, reason)
     Object.assign(approve, { type: 'button', ariaLabel: `Approve ${toolName}` })
     Object.assign(deny, { ariaLabel: `Deny ${toolName}` })
-    Object.assign(reason, { placeholder: 'Why not (optional)', ariaLabel: 'Reason of the denial' })
+    Object.assign(reason, { placeholder: 'Why not (optional)', ariaLabel: 'Reason for the denial' })
     node.open = true
     node.append(form)
     const answer = (approved) => {
-      const why = (!approved && reason.value.trim()) || undefined
-      this.asked.set(id, { id: approvalId, approved, reason: why })
+      const text = (!approved && reason.value.trim()) || undefined
+      this.answers.set(id, { id: approvalId, approved, reason: text })
       state.textContent = approved ? 'approved' : 'denied'
       form.remove()
-      const isLast = [...this.asked.values()].every(Boolean)
-      // The focused button is gone.
+      const isLast = [...this.answers.values()].every(Boolean)
+      // The form with the focused button was removed.
       const next = isLast ? node.firstChild : this.body.querySelector('.approval button')
       next.focus()
-      if (isLast) this.onAnswered([...this.asked.values()])
+      if (isLast) this.onAnswered([...this.answers.values()])
     }
     approve.onclick = () => answer(true)
     form.onsubmit = (event) => {
@@ -156,10 +157,10 @@ export class Reply {
   }
 
   /** Resume the reply after the answers. */
-  goOn() {
-    for (const id of this.asked.keys()) this.shown.get(id).began = performance.now()
-    this.known = null // later parts are new, also in a reloaded tab
-    this.asked.clear()
+  resume() {
+    for (const id of this.answers.keys()) this.items.get(id).startedAt = performance.now()
+    this.tabData = null // later parts are new, even in a reloaded tab
+    this.answers.clear()
     this.metadata = null
     this.rounds++
     this.node.querySelector('.pending').remove()
@@ -175,10 +176,10 @@ export class Reply {
   draw() {
     clearTimeout(this.timer)
     this.timer = null
-    const began = performance.now()
+    const startedAt = performance.now()
     for (const { node, text } of this.changed) showMarkdown(node, text)
     this.changed.clear()
-    this.drawing = performance.now() - began
+    this.drawing = performance.now() - startedAt
   }
 
   /** End the reply; mark it if the turn is committed. */
@@ -186,10 +187,10 @@ export class Reply {
     this.draw()
     this.body.querySelector('.waiting')?.remove()
     if (!this.metadata) return
-    if (this.asked.size > 0) {
-      for (const id of this.asked.keys()) this.ask(id, this.shown.get(id))
-      const what = 'This turn waits for your approval. Another message drops it.'
-      this.node.append(element('p', 'note pending', what))
+    if (this.answers.size > 0) {
+      for (const id of this.answers.keys()) this.ask(id, this.items.get(id))
+      const note = 'This turn waits for your approval. Another message drops it.'
+      this.node.append(element('p', 'note pending', note))
       return
     }
     const { turn, milliseconds, inputTokens, cachedTokens, outputTokens } = this.metadata
@@ -203,10 +204,10 @@ export class Reply {
   }
 
   get texts() {
-    return [...this.shown.values()].flatMap(({ text }) => text ?? [])
+    return [...this.items.values()].flatMap(({ text }) => text ?? [])
   }
 
-  /** Data of the reply that only this tab has. */
+  /** The reply's data in this tab. */
   get facts() {
     const { recalled, took } = this
     const { milliseconds, inputTokens, cachedTokens, outputTokens, cut } = this.metadata
@@ -219,16 +220,16 @@ function duration(milliseconds) {
   return `${Math.ceil(milliseconds)} ms`
 }
 
-/** Return the nodes of a JSON value; isolate strings: Arabic reorders neighbors. */
+/** Return the nodes of a JSON value. Isolate strings, because Arabic reorders its neighbors. */
 function nodesOf(value) {
   const flat = write(value)
   const text = visible(flat.length > 80 ? write(value, 2) : flat)
-  return text.split(STRING).map((part, at) => (at % 2 ? element('bdi', '', part) : part))
+  return text.split(STRING).map((part, index) => (index % 2 ? element('bdi', '', part) : part))
 }
 
 function labelled(label, value) {
   const content = element('pre', '', ...(typeof value === 'string' ? [value] : nodesOf(value)))
-  // Long content must scroll by keyboard, too.
+  // Long content must also scroll by keyboard.
   Object.assign(content, { tabIndex: 0, role: 'group', ariaLabel: label })
   return [element('span', 'label', label), content]
 }

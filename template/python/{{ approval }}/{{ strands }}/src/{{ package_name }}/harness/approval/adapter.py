@@ -17,18 +17,18 @@ def answers(other: Mapping[str, Any], reasons: Mapping[str, str | None]) -> list
     pending = state.get("pending_tool_execution") or {"assistant_message": {"content": []}}
     blocks = pending["assistant_message"]["content"]
     ids = [block["toolUse"]["toolUseId"] for block in blocks if "toolUse" in block]
-    if len({*ids}) < len(ids):  # an older version stored it
+    if len({*ids}) < len(ids):  # an older version stored the turn
         raise AgentError("not_waiting", SAME_ID)
-    given = {interrupt: call_of(interrupt) for interrupt in state["interrupts"]}
+    calls = {interrupt: call_of(interrupt) for interrupt in state["interrupts"]}
     return [
         {"interruptResponse": {"interruptId": name, "response": "no" if reasons[id] else "yes"}}
-        for name, id in given.items()
+        for name, id in calls.items()
         if id in reasons
     ]
 
 
 def prepare(reasons: Mapping[str, str | None], options: dict[str, Any]) -> None:
-    """Make the reasons of a person the results of denied calls."""
+    """Return the person's reasons to the model as results of denied calls."""
 
     def explain(event: AfterToolCallEvent) -> None:
         reason = reasons.get(event.tool_use["toolUseId"])

@@ -17,7 +17,7 @@ def answers(other: Mapping[str, Any], reasons: Mapping[str, str | None]) -> dict
 
 
 def prepare(reasons: Mapping[str, str | None], options: dict[str, Any]) -> None:
-    """Use an agent with pending calls; the SDK gives the model the reasons."""
+    """Use an agent that makes calls pending. The SDK returns the reasons to the model."""
     options["agent"] = WaitingAgent
 
 

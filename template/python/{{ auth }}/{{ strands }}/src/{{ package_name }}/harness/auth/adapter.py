@@ -1,4 +1,4 @@
-"""A model of Strands whose requests are counted."""
+"""A Strands model that counts its requests."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -15,7 +15,7 @@ from .metering import Meter
 def metered(model: Model, meter: Meter) -> Model:
     """Return a copy of a model that counts its requests.
 
-    Its class stays: the reasoning in a session belongs to a model by its class and id.
+    The copy has the model's class: a session assigns reasoning to a model by class and id.
     """
     counting = copy(model)
     vars(counting)["stream"] = partial(_stream, model, meter)

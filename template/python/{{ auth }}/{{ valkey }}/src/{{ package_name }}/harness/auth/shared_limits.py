@@ -1,4 +1,4 @@
-"""Limits that all replicas share, as a capability: their counters are in the store of sessions."""
+"""Limits that all replicas share, as a capability: the counters are in the session store."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -21,7 +21,7 @@ return number
 
 
 class SharedLimits(Capability):
-    """Counts in Valkey, where it is configured."""
+    """Keeps the counters in Valkey, if it is configured."""
 
     def __init__(
         self, settings: CoreSettings, before: Sequence[Capability], load: LoadModules
@@ -35,7 +35,7 @@ class SharedLimits(Capability):
 
     @cached_property
     def store(self) -> ValkeyStore | None:
-        """A connection beside that of the sessions."""
+        """A separate connection to the store of the sessions."""
         store = Store.find(self._before)
         connected = store.connect(store.collection) if store.durable and store.collection else None
         return connected if isinstance(connected, ValkeyStore) else None

@@ -1,4 +1,4 @@
-"""A model of the AI SDK whose requests are counted."""
+"""An AI SDK model that counts its requests."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -12,7 +12,7 @@ from .metering import Meter
 
 
 class MeteredProvider(ai.Provider[None]):
-    """The provider of a model whose requests are counted."""
+    """The provider of a model that counts its requests."""
 
     provider_class_id: Literal["metered"] = "metered"
     _model: ai.Model = PrivateAttr()
@@ -35,8 +35,8 @@ class MeteredProvider(ai.Provider[None]):
 
 def metered(model: ai.Model, meter: Meter) -> ai.Model:
     """Wrap a model so that its requests count toward the limits."""
-    own = model.provider
-    provider = MeteredProvider(name=own.name, default_base_url=own.default_base_url)
+    inner = model.provider
+    provider = MeteredProvider(name=inner.name, default_base_url=inner.default_base_url)
     provider._model = model
     provider._meter = meter
     return ai.Model(id=model.id, provider=provider)

@@ -1,4 +1,4 @@
-"""Messages of Strands Agents as a summary needs them."""
+"""Converts messages of Strands Agents for summaries."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any

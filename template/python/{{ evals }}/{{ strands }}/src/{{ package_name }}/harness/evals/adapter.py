@@ -33,7 +33,7 @@ def stub_tool(tool: Any, answer: Callable[[dict[str, Any]], Awaitable[str]]) -> 
 
 
 def scripted_model(steps: list[Any]) -> OfflineModel:
-    """Return a model that replies with the next step, a text or a tool call, in each call."""
+    """Return a model whose calls reply with the next step, which is text or a tool call."""
     return ScriptedModel(steps)
 
 

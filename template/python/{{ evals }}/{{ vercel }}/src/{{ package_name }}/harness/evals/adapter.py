@@ -28,7 +28,7 @@ def stub_tool(
 
 
 def scripted_model(steps: list[Any]) -> ai.Model:
-    """Return a model that replies with the next step, a text or a tool call, in each call."""
+    """Return a model whose calls reply with the next step, which is text or a tool call."""
     return ai.Model(id="offline", provider=ScriptedModel(steps))
 
 

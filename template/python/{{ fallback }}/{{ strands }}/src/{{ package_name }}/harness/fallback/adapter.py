@@ -1,6 +1,7 @@
-"""The second model of a turn of Strands.
+"""The fallback model of a Strands turn.
 
-Its ModelRouter replaces a model also after a part of the reply, which the caller would see twice.
+Strands' own ModelRouter can switch models even within a reply, so that the caller would see its
+start twice.
 """
 
 from collections.abc import AsyncGenerator
@@ -35,7 +36,7 @@ class Fallback(Plugin):
 
 
 def is_content(event: Any) -> bool:
-    """Whether an event brings text, reasoning, or a tool call."""
+    """Whether an event contains text, reasoning, or a tool call."""
     chunk = event.get("event")
     if chunk is None:
         return False
@@ -47,5 +48,5 @@ def is_content(event: Any) -> bool:
 
 
 def prepare(fallback: FallbackSwitch, options: dict[str, Any]) -> None:
-    """Give a turn both models."""
+    """Wrap the model of a turn so that failed calls fall back to the second model."""
     options.setdefault("plugins", []).append(Fallback(fallback))

@@ -1,4 +1,4 @@
-"""Two models as one model of the AI SDK."""
+"""Combines two AI SDK models."""
 
 from collections.abc import AsyncGenerator
 from typing import Any, Literal
@@ -34,7 +34,7 @@ class FallbackProvider(ai.Provider[None]):
 
 
 def is_content(event: events.Event) -> bool:
-    """Whether an event brings text, reasoning, a tool call, or a file."""
+    """Whether an event contains text, reasoning, a tool call, or a file."""
     if isinstance(event, events.TextDelta | events.ReasoningDelta):
         return event.chunk != ""
     starts = events.StreamStart | events.TextStart | events.ReasoningStart
@@ -42,10 +42,10 @@ def is_content(event: events.Event) -> bool:
 
 
 def with_fallback(first: ai.Model, fallback: FallbackSwitch) -> ai.Model:
-    """Return a model that consists of both."""
+    """Return a model that falls back to the second model."""
     return ai.Model(id=first.id, provider=FallbackProvider(first, fallback))
 
 
 def prepare(fallback: FallbackSwitch, options: dict[str, Any]) -> None:
-    """Give a turn both models."""
+    """Wrap the model of a turn so that failed calls fall back to the second model."""
     options["model"] = with_fallback(options["model"], fallback)

@@ -56,14 +56,14 @@ async def _sessions(store: S3Store) -> AsyncIterator[Versions]:
         match = pattern.match(version["Key"])
         return match[1] if match else ""
 
-    known: Versions = []
+    pending: Versions = []
     markers: dict[str, str] = {}
     while True:  # each page has its own time limit
         page = await store.run(partial(_list, prefix=store.root, markers=markers))
-        known += sorted(page[0], key=lambda it: it["Key"])  # stable: newest first within a key
-        groups = [(id, [*group]) for id, group in groupby(known, session_of)]
+        pending += sorted(page[0], key=lambda it: it["Key"])  # stable: newest first within a key
+        groups = [(id, [*group]) for id, group in groupby(pending, session_of)]
         if page[1]:  # the last session may continue on the next page
-            known = groups.pop()[1] if groups else []
+            pending = groups.pop()[1] if groups else []
         for id, group in groups:
             if id:
                 yield group
@@ -87,11 +87,11 @@ def _list(bucket: Bucket, prefix: str, markers: dict[str, str]) -> tuple[Version
 
 
 async def _actor(store: S3Store, version: dict[str, Any]) -> object:
-    """Return the actor of a version's session, or None if it has no actor."""
+    """Return the actor of a version's session, or None if the session has no actor."""
 
     def read(bucket: Bucket) -> bytes:
-        which = {"Key": version["Key"], "VersionId": version["VersionId"]}
-        body: bytes = bucket.s3.get_object(Bucket=bucket.name, **which)["Body"].read()
+        selection = {"Key": version["Key"], "VersionId": version["VersionId"]}
+        body: bytes = bucket.s3.get_object(Bucket=bucket.name, **selection)["Body"].read()
         return body
 
     try:
@@ -101,5 +101,5 @@ async def _actor(store: S3Store, version: dict[str, Any]) -> object:
 
 
 def _delete(version: dict[str, Any], bucket: Bucket) -> None:
-    which = {"Key": version["Key"], "VersionId": version["VersionId"]}
-    bucket.s3.delete_object(Bucket=bucket.name, **which)
+    selection = {"Key": version["Key"], "VersionId": version["VersionId"]}
+    bucket.s3.delete_object(Bucket=bucket.name, **selection)

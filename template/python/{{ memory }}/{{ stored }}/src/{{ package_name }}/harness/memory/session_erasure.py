@@ -77,11 +77,11 @@ class SessionErasure(Capability):
         if not is_writable:
             report.notes.append(LATER)
 
-    async def is_forgotten(self, actor: str, began: datetime) -> bool:
+    async def is_forgotten(self, actor: str, started_at: datetime) -> bool:
         """Whether an actor was erased after a turn began. Raises StoreUnavailable."""
         mark = await self._store.durable.load(_mark(actor)) if self._store.durable else None
         at = json.loads(mark.snapshot)["created_at"] if mark else None
-        return at is not None and began <= datetime.fromisoformat(at)
+        return at is not None and started_at <= datetime.fromisoformat(at)
 
 
 async def _mark_forgotten(store: DurableStore, actor: str) -> None:

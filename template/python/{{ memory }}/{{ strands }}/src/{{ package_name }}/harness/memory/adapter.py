@@ -24,7 +24,7 @@ from ..sessions.sessions import serialize
 from .base import MemoryCollection, MemoryRefused, Metadata, Utterance
 from .hits import Hit, best
 from .policy import MemoryPolicy
-from .recall import MAX_QUERY_CHARS, MemoryTurn, current
+from .recall import MAX_QUERY_CHARS, MemoryTurn, turn_context
 from .record import MAX_CALLS, Recorder
 from .settings import MemorySettings
 from .show import show
@@ -70,15 +70,15 @@ class CollectionStore(sdk.MemoryStore):
         ]
 
     async def add(self, content: str, metadata: Any = None) -> None:
-        """Remember a text when the turn commits."""
+        """Queue text to store when the turn commits."""
         self._turn.add(content, [self.name], metadata)
 
 
 class GuardedStore(sdk.MemoryStore):
     """An owner's store: searches have a time limit, and writes happen after a commit.
 
-    The memory manager must not write to the store: it would also write failed turns. Texts that a
-    model adds go to `remember` instead.
+    The memory manager must not write to the store: it would also write failed turns. Text
+    that a model adds goes to `remember` instead.
     """
 
     extraction = None
@@ -117,7 +117,7 @@ class GuardedStore(sdk.MemoryStore):
             reason = f"no answer within {self._seconds} s"
         except Exception as error:  # noqa: BLE001 (the turn continues after any error)
             reason = describe(error)
-        log.warning("nothing recalled from store %s: %s", self.name, reason)
+        log.warning("could not search store %s: %s", self.name, reason)
         failures[self.name] = reason
         return []
 
@@ -127,12 +127,12 @@ class GuardedStore(sdk.MemoryStore):
         return [_hit(entry, self.name) for entry in await self._search(query, options, failures)]
 
     async def add(self, content: str, metadata: Any = None) -> None:
-        """Remember a text when the turn commits."""
+        """Queue text to store when the turn commits."""
         if self._remember:
             self._remember(content, [self.name], metadata)
 
     async def send(self, text: str, metadata: Metadata) -> None:
-        """Add a text to the store now."""
+        """Add text to the store now."""
         await self._prepare()
         await self.store.add(text, dict(metadata) or None)
 
@@ -204,7 +204,7 @@ class TurnManager(sdk.MemoryManager):
         agent.add_middleware(InvokeModelStage.Input, self._show)
 
     async def _show(self, context: InvokeModelContext) -> InvokeModelContext:
-        turn = current.get()
+        turn = turn_context.get()
         messages = context.messages
         users = [n for n, message in enumerate(messages) if message["role"] == "user"]
         place = max(n for n in users if "toolResult" not in messages[n]["content"][0])
@@ -233,7 +233,7 @@ class RecallingModel(OfflineModel):
     """The echo model; its reply ends with the memories."""
 
     async def stream(self, *args: Any, **kwargs: Any) -> AsyncIterable[StreamEvent]:
-        turn = current.get(None)
+        turn = turn_context.get(None)
         is_call = False
         lines = turn.injection.lines if turn else []
         async for event in super().stream(*args, **kwargs):
@@ -291,7 +291,7 @@ def record(recorder: Recorder, turn: MemoryTurn, messages: list[Message]) -> Non
         if not is_blank(block.get("text", ""))
     ]
     added = turn.end()
-    recorder.record(turn.identity, [*texts, *added], turn.began)
+    recorder.record(turn.identity, [*texts, *added], turn.started_at)
     for guarded in turn.stores:
         name = f"store {guarded.name}"
         if getattr(guarded.store, "writable", False):

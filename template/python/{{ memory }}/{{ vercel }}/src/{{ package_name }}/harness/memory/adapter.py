@@ -15,7 +15,7 @@ from ..echo_model import OfflineModel
 from .base import Utterance
 from .hits import Hit, Injection
 from .in_turn import add, search
-from .recall import MemoryTurn, current
+from .recall import MemoryTurn, turn_context
 from .record import Recorder
 from .settings import MemorySettings
 from .show import show
@@ -54,7 +54,7 @@ class RecallingProvider(ai.Provider[None]):
         self, model: ai.Model, messages: list[ai.messages.Message], **options: Any
     ) -> AsyncGenerator[events.Event]:
         inner = self._model
-        turn = current.get(None)
+        turn = turn_context.get(None)
         injection = Injection()
         last = max((n for n, m in enumerate(messages) if m.role == "user"), default=None)
         if turn and last is not None:
@@ -119,7 +119,7 @@ def record(recorder: Recorder, turn: MemoryTurn, messages: Sequence[ai.messages.
         for part in message.parts
         if part.kind == "text" and not is_blank(part.text)
     ]
-    recorder.record(turn.identity, [*texts, *turn.end()], turn.began)
+    recorder.record(turn.identity, [*texts, *turn.end()], turn.started_at)
 
 
 def _with_stores(

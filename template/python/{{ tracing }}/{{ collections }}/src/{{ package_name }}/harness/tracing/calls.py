@@ -27,7 +27,7 @@ class TracedCalls(Capability):
         self, settings: CoreSettings, before: Sequence[Capability], load: LoadModules
     ) -> None:
         super().__init__(settings, before, load)
-        self._turns = LRUCache[datetime, SpanContext](MAX_TURNS)  # by their starts
+        self._turns = LRUCache[datetime, SpanContext](MAX_TURNS)  # by their start times
         self._memories: list[Any] = [
             it for it in before if getattr(it, "traced_as", None) == "memory"
         ]
@@ -48,11 +48,12 @@ class TracedCalls(Capability):
 
     def committed(self, turn: Turn, messages: list[Any]) -> None:
         for memory in self._memories:
-            self._turns[memory.turns[turn].began] = trace.get_current_span().get_span_context()
+            started_at = memory.turns[turn].started_at
+            self._turns[started_at] = trace.get_current_span().get_span_context()
 
 
 class Traced:
-    """Forwards all calls, and makes a span of those in CALLS."""
+    """Forwards all calls, and makes a span for the calls in CALLS."""
 
     def __init__(self, name: str, turns: Mapping[datetime, SpanContext], target: Any) -> None:
         self._name = name
@@ -65,9 +66,9 @@ class Traced:
             return call
 
         async def run(*args: Any, **kwargs: Any) -> Any:
-            # Recording is a trace of its own: it links to those of its turns.
-            began = [one for event in args for one in getattr(event, "began", [])]
-            links = [Link(self._turns[one]) for one in began if one in self._turns]
+            # Recording has its own trace, which links to the traces of its turns.
+            start_times = [time for event in args for time in getattr(event, "start_times", [])]
+            links = [Link(self._turns[time]) for time in start_times if time in self._turns]
             with make_span(f"{self._name}.{method}", SpanKind.CLIENT, links):
                 return await call(*args, **kwargs)
 

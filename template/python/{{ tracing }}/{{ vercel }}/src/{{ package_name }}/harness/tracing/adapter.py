@@ -17,7 +17,7 @@ def instrument() -> None:
 
 
 class Names:
-    """The names of tools that spans may have: the AI SDK makes none for invented names."""
+    """Masks no tool names: the AI SDK calls only declared tools."""
 
     def of_span(self, name: str) -> str:
         """Return the name of a span."""
