@@ -270,7 +270,7 @@ def test_a_charge_and_data_are_checked_and_data_are_a_copy(chat: Chat) -> None:
     assert result.split("\n") == [
         *["Charge a whole number of tokens, at least 0."] * 5,
         *["The value of Data must be JSON."] * 7,
-        *["Name Data with 1 to 64 of A-Z a-z 0-9 _ -."] * 3,
+        *["A Data name must have 1 to 64 characters: A-Z, a-z, 0-9, _ or -."] * 3,
     ]
 
 

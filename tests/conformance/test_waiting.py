@@ -904,7 +904,7 @@ def test_without_approvals_a_turn_with_such_a_call_fails_and_says_so(
     reply = chat.say(ASKED, [delete(chat)], ["Deleted."], headers=JSON)
     assert_failed(reply, 502, "reply_incomplete", chat.session)
     message = reply.json["error"]["message"]
-    assert message.startswith("The tool delete_order needs an approval")
+    assert message.startswith("The tool delete_order needs approval")
     events = chat.say("Delete the other.", ["Hm. ", delete(chat)], ["Deleted."])
     assert_failed(events, 502, "reply_incomplete", chat.session, after=["Hm. "])
     assert events.events[-1][1]["error"]["message"] == message

@@ -9,8 +9,8 @@ FAULTS = [
     Fault(
         "turns begin where they did before the summary",
         "src/my_agent/harness/sessions/sessions.py",
-        "_moved(self.turns, 0, len(front))",
-        "_moved(self.turns, 0, 0)",
+        "_move(self.turns, 0, len(summary))",
+        "_move(self.turns, 0, 0)",
     ),
     Fault(
         "a summary is of one turn more than it says",

@@ -10,7 +10,7 @@ FAULTS = [
     Fault(
         "turns begin where they did before the summary",
         SESSIONS,
-        "start.at - end + summary.length",
+        "start.at - end + length",
         "start.at - end",
     ),
     Fault(

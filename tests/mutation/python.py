@@ -104,19 +104,19 @@ FAULTS = [
     Fault(
         "the history is one turn shorter than allowed",
         "src/my_agent/harness/sessions/sessions.py",
-        "if at >= first and before[at] >= first_chars)\n",
-        "if at > first and before[at] > first_chars)\n",
+        "if at >= first and char_counts[at] >= first_chars)\n",
+        "if at > first and char_counts[at] > first_chars)\n",
     ),
     Fault(
         "the history may be a turn longer than allowed",
         "src/my_agent/harness/sessions/sessions.py",
-        "if at >= first and before[at] >= first_chars)\n",
-        "if at + 2 >= first and before[at] >= first_chars)\n",
+        "if at >= first and char_counts[at] >= first_chars)\n",
+        "if at + 2 >= first and char_counts[at] >= first_chars)\n",
     ),
     Fault(
         "the history is cut in the middle of a turn",
         "src/my_agent/harness/sessions/sessions.py",
-        "await self.shorten(next(fits, end))\n",
+        "await self.shorten(next(cuts, end))\n",
         "self.history = self.history[least - 1 :]\n",
     ),
     Fault(

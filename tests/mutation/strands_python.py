@@ -13,8 +13,8 @@ FAULTS = [
         (
             '            raise AgentError("turn_timeout") from None\n'
             "        finally:\n"
-            '            await begun.commit({**(session.snapshot or {}), "data": '
-            "begun.data}, print)\n"
+            '            await stage.commit({**(session.snapshot or {}), "data": '
+            "stage.data}, print)\n"
         ),
     ),
     Fault(
@@ -24,8 +24,8 @@ FAULTS = [
         (
             '            raise AgentError("turn_timeout") from None\n'
             "        except asyncio.CancelledError:\n"
-            '            await begun.commit({**(session.snapshot or {}), "data": '
-            "begun.data}, print)\n"
+            '            await stage.commit({**(session.snapshot or {}), "data": '
+            "stage.data}, print)\n"
             "            raise\n"
         ),
     ),
@@ -35,14 +35,14 @@ FAULTS = [
         "                options = runtime.prepare(turn)\n",
         (
             "                options = runtime.prepare(turn)\n"
-            '                await begun.commit({**(session.snapshot or {}), "data": '
-            "begun.data}, print)\n"
+            '                await stage.commit({**(session.snapshot or {}), "data": '
+            "stage.data}, print)\n"
         ),
     ),
     Fault(
         "the commit is forgotten",
         "src/my_agent/harness/runtime.py",
-        ("return await begun.commit(snapshot, partial(runtime.committed, turn, added))"),
+        ("return await stage.commit(snapshot, partial(runtime.committed, turn, new_messages))"),
         'return turn.end("committed")',
     ),
     Fault(
@@ -89,11 +89,11 @@ FAULTS = [
         "src/my_agent/harness/runtime.py",
         (
             "    async with runtime.sessions.open(turn.session_id, turn.actor) as session:\n"
-            "        begun = await session.begin(turn)\n"
-            "        if isinstance(begun, TurnResult):\n"
-            "            if begun.reply:  # a waiting turn may have no text\n"
-            "                await turn.emit(begun.reply)\n"
-            "            return begun\n"
+            "        stage = await session.begin(turn)\n"
+            "        if isinstance(stage, TurnResult):\n"
+            "            if stage.reply:  # a waiting turn may have no text\n"
+            "                await turn.emit(stage.reply)\n"
+            "            return stage\n"
             "        try:\n"
             "            async with time_limit(runtime.settings.turn_timeout_seconds) as "
             "limit:\n"
@@ -101,11 +101,11 @@ FAULTS = [
         (
             "    arrived = asyncio.get_running_loop().time()\n"
             "    async with runtime.sessions.open(turn.session_id, turn.actor) as session:\n"
-            "        begun = await session.begin(turn)\n"
-            "        if isinstance(begun, TurnResult):\n"
-            "            if begun.reply:  # a waiting turn may have no text\n"
-            "                await turn.emit(begun.reply)\n"
-            "            return begun\n"
+            "        stage = await session.begin(turn)\n"
+            "        if isinstance(stage, TurnResult):\n"
+            "            if stage.reply:  # a waiting turn may have no text\n"
+            "                await turn.emit(stage.reply)\n"
+            "            return stage\n"
             "        try:\n"
             "            async with asyncio.timeout_at(arrived + "
             "runtime.settings.turn_timeout_seconds) as limit:\n"

@@ -23,7 +23,7 @@ FAULTS = [
     Fault(
         "the commit is forgotten",
         RUNTIME,
-        "stage.commit(snapshot, () => this.committed(turn, added))",
+        "stage.commit(snapshot, () => this.committed(turn, newMessages))",
         "turn.result('committed', [])",
     ),
     Fault(

@@ -55,7 +55,7 @@ FAULTS = [
     Fault(
         "history trimming forgets where turns begin",
         SESSIONS,
-        "({ ...turn, at: turn.at - start + kept.length })",
+        "({ ...turn, at: turn.at - start + summary.length })",
         "turn",
     ),
     Fault(
@@ -147,7 +147,7 @@ STRANDS = [
     Fault(
         "the state of the agent is not taken back",
         SESSIONS,
-        "...(changed?.other ?? this.data), messages",
+        "...(change?.other ?? this.data), messages",
         "...this.data, messages",
     ),
 ]

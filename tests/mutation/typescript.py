@@ -19,7 +19,7 @@ ABORT = "      for (const stop of this.tasks.values()) stop.abort(new AgentError
 
 FAULTS = [
     # Sessions.
-    Fault("two turns of a session run at once", SESSIONS, "race([before, abort", "race([0, abort"),
+    Fault("two turns of a session run at once", SESSIONS, "race([earlierTurns, abort", "race([0, abort"),
     Fault("a replay emits nothing", SESSIONS, "      turn.reply = last.reply\n", ""),
     Fault(
         "one turn less may wait",
@@ -36,7 +36,7 @@ FAULTS = [
     Fault(
         "who gives up waiting lets the next one in",
         SESSIONS,
-        "Promise.all([before, end])",
+        "Promise.all([earlierTurns, end])",
         "end",
     ),
     Fault(

@@ -14,8 +14,8 @@ FAULTS = [
         (
             '            raise AgentError("turn_timeout") from None\n'
             "        except AgentError:\n"
-            '            await begun.commit({**(session.snapshot or {}), "data": '
-            "begun.data}, print)\n"
+            '            await stage.commit({**(session.snapshot or {}), "data": '
+            "stage.data}, print)\n"
             "            raise\n"
         ),
     ),
@@ -25,15 +25,15 @@ FAULTS = [
         "                options = runtime.prepare(turn)\n",
         (
             "                options = runtime.prepare(turn)\n"
-            '                await begun.commit({**(session.snapshot or {}), "data": '
-            "begun.data}, print)\n"
+            '                await stage.commit({**(session.snapshot or {}), "data": '
+            "stage.data}, print)\n"
         ),
     ),
     Fault(
         "only the reply of a turn is committed",
         TURN,
-        "*map(_dump, added)]",
-        "*map(_dump, [added[0], added[-1]])]",
+        "*map(_dump, new_messages)]",
+        "*map(_dump, [new_messages[0], new_messages[-1]])]",
     ),
     Fault(
         "a blank reply is a turn",

@@ -509,7 +509,7 @@ def test_a_tool_that_asks_for_approval_fails_its_turn_at_once(target: str, tmp_p
     assert "timed out" not in refused
     assert after, "the session goes on"
     if target == "vercel-python":
-        assert "The tool word_count needs an approval" in refused
+        assert "The tool word_count needs approval" in refused
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -587,7 +587,7 @@ def test_check_names_tools_without_a_description_and_of_one_name(own: Path) -> N
     assert bare != text
     assert "TOOL Tool word_count: it has no description" in said
     if same != bare:  # in the AI SDK for TypeScript, two tools of a name are no TypeScript
-        assert said.count("TOOL Tool word_count: another tool has this name, rename it.") == 1
+        assert said.count("TOOL Tool word_count: another tool has this name: rename one of them.") == 1
 
 
 SOCKS = [

@@ -1,4 +1,4 @@
-// The application: the owner's modules and the enabled capabilities.
+// The application: the project's own modules and the enabled capabilities.
 
 import { join, sep } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -8,11 +8,11 @@ import { loadClasses, type Settings, SETTINGS } from './enabled.ts'
 import { type Finding, refuseErrors } from './findings.ts'
 import { logging } from './log.ts'
 import type { AgentModule, ModelModule, Modules, Routes } from './modules.ts'
-import { type CoreSettings, type Kind, readSettings } from './settings.ts'
+import { type CoreSettings, type Declarations, readSettings } from './settings.ts'
 
 /** The module `own_capabilities`. */
 export interface OwnModule {
-  readonly OWN_SETTINGS: Kind
+  readonly OWN_SETTINGS: Declarations
   readonly OWN_CAPABILITIES: readonly CapabilityClass[]
 }
 
@@ -57,7 +57,7 @@ export class AgentApp implements App<Settings> {
     return checkModel(settings)
   }
 
-  /** Return the capabilities; the owner's come last. */
+  /** Return the capabilities; the project's own come last. */
   async makeCapabilities(settings: Settings): Promise<Capability[]> {
     const classes = [...(await loadClasses()), ...this.own.OWN_CAPABILITIES]
     const capabilities: Capability[] = []

@@ -24,7 +24,7 @@ export class Capability<S extends CoreSettings = CoreSettings> implements Sessio
 
   /**
    * The constructor must not read files or create clients, because `check` has not run yet.
-   * `before` holds the capabilities created earlier; `load` loads the owner's modules.
+   * `before` holds the capabilities created earlier; `load` loads the project's own modules.
    */
   constructor(settings: S, _before: readonly Capability[], load: Modules) {
     this.settings = settings
@@ -35,7 +35,7 @@ export class Capability<S extends CoreSettings = CoreSettings> implements Sessio
   actorRequired?(): boolean
   /** Whether committed data is waiting to be written. */
   isBusy?(): boolean
-  /** A sentence about the saved data of a session; `chat` prints it last. */
+  /** A sentence about the saved data of a session, which `chat` prints last. */
   retentionNotice?(): string
   /** Return findings about settings and files. Do not use the network. */
   check?(): Finding[] | Promise<Finding[]>
@@ -47,18 +47,18 @@ export class Capability<S extends CoreSettings = CoreSettings> implements Sessio
    */
   ping?(): Promise<Finding[]>
   /**
-   * Connect. The command prints the detail of an AgentError and exits.
+   * Connect. If this throws AgentError, the command prints its detail and exits.
    *
    * Keep `runtime` for jobs that spawn turns.
    */
   open?(runtime: Runtime): Promise<void>
   /** Write the remaining data and disconnect, within SHUTDOWN_GRACE_SECONDS + 2. */
   close?(): Promise<void>
-  /** Whether `close` runs after that of other capabilities, and has only five seconds. */
+  /** Whether `close` runs after the other capabilities have closed, within five seconds. */
   get closesLast(): boolean {
     return false
   }
-  /** Return lines for the start of `serve`, without passwords; `address` is that of the server. */
+  /** Return lines that `serve` prints first, without passwords; `address` is the server's. */
   describe?(address: string): string[]
   /** Return the session store; the first store wins. */
   sessionStore?(): SessionStore | undefined
@@ -77,21 +77,20 @@ export class Capability<S extends CoreSettings = CoreSettings> implements Sessio
   /** Ask the user of `chat` for approvals; return the request that resumes the turn. */
   ask?(result: TurnResult, request: TurnRequest, read: Read): Promise<TurnRequest | undefined>
   /**
-   * Return routes. The harness checks Host, Origin and API_TOKEN first.
-   *
-   * For a `route(…)` it checks the actor, too.
+   * Return routes. Before a handler runs, the harness checks Host, Origin, Content-Type and
+   * API_TOKEN, and that a sent actor id is valid.
    */
   routes?(): Routes
   /** Return routes that need no API_TOKEN. */
   publicRoutes?(): Routes
   /** Wrap the server's app in middleware; the first capability wraps outermost. */
   wrap?(app: RequestListener): RequestListener
-  /** Return tools for every turn; the agent's own tool wins a name conflict. */
+  /** Return tools for every turn; in a name conflict, the agent's own tool wins. */
   tools?(): NamedTool[]
   /**
    * Run code around a turn: call `run`, or throw AgentError before it to reject the turn.
    *
-   * Later errors are only logged. After `run`, `turn.outcome` is final.
+   * Errors after `run` are only logged. After `run`, `turn.outcome` is final.
    */
   around?(turn: Turn, run: () => Promise<unknown>): Promise<unknown>
   /**
@@ -137,7 +136,7 @@ export interface App<S extends CoreSettings = CoreSettings> {
 /** Reads the settings, rejects invalid ones, and returns the capabilities. */
 export type LoadCapabilities = () => Promise<readonly Capability[]>
 
-/** A command option that sets an environment variable, to 1 without `takes`. */
+/** A command option: sets `variable` to its argument, or to 1 if the option takes no argument. */
 export interface Option {
   readonly variable: string
   readonly takes?: string
@@ -160,8 +159,8 @@ export async function checkAll(
   for (const capability of capabilities) {
     try {
       const { turnTimeoutSeconds } = capability.settings
-      const found = await within(turnTimeoutSeconds, async () => capability[method]?.())
-      findings.push(...(found ?? []))
+      const results = await within(turnTimeoutSeconds, async () => capability[method]?.())
+      findings.push(...(results ?? []))
     } catch (error) {
       const message = `${capability.constructor.name}.${method} failed: ${describe(error)}.`
       findings.push(diagnostic('CAPABILITY', message))
@@ -170,7 +169,7 @@ export async function checkAll(
   return findings
 }
 
-/** Return the model for an actor as all capabilities wrap it; the first wraps outermost. */
+/** Return the model for an actor, wrapped by all capabilities; the first wraps outermost. */
 export function wrapModel(
   capabilities: readonly Capability[],
   model: LanguageModel,

@@ -87,7 +87,7 @@ async function checkOwnTools(
   try {
     const { declarationsOf, describeTools, mergeTools } = await import('./tools.ts')
     const findings = checkTools(await declarationsOf(agent.TOOLS))
-    // Capabilities may learn their tools in `open`; then the start checks FINAL_TOOLS.
+    // Capabilities may load their tools only in `open`; then the start checks FINAL_TOOLS.
     if (capabilities.some(({ open, tools }) => open && tools)) return findings
     const added = capabilities.flatMap((capability) => capability.tools?.() ?? [])
     const names = describeTools(mergeTools(agent.TOOLS, added)).map(([name]) => name)
@@ -136,7 +136,7 @@ function enterProject(project: string): void {
 /** Run the command in this process's arguments. */
 export async function runCommand(app: AgentApp): Promise<void> {
   enterProject(dirname(app.load.folder))
-  enableCompileCache() // later starts reuse the compiled code
+  enableCompileCache() // so that later starts reuse the compiled code
   const [name = '', ...args] = process.argv.slice(2)
   try {
     if (process.argv.includes('--help')) {

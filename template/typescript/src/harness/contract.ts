@@ -9,7 +9,7 @@ import type { ZodType } from 'zod'
 const PREFIX = 'X-Amzn-Bedrock-AgentCore-Runtime-'
 export const SESSION_HEADER = `${PREFIX}Session-Id`
 export const ACTOR_HEADERS = [`${PREFIX}User-Id`, `${PREFIX}Custom-Actor-Id`]
-export const TOKEN_HEADER = 'X-API-Token' // replaces Authorization
+export const TOKEN_HEADER = 'X-API-Token' // an alternative to Authorization
 export const KEY_HEADERS = ['Idempotency-Key', `${PREFIX}Custom-Idempotency-Key`]
 
 export const SESSION_ID = /^[A-Za-z0-9][A-Za-z0-9_-]{0,255}$/
@@ -30,14 +30,14 @@ export const ERRORS = {
     'An actor id has 1 to 255 characters: letters, digits, _ - / and single colons between' +
       ' them. It starts with a letter or digit. For an e-mail address, send its SHA-256.',
   ],
-  unauthorized: [401, 'Send the header Authorization: Bearer with the token.'],
+  unauthorized: [401, 'Send the token in the header `Authorization: Bearer TOKEN`.'],
   session_forbidden: [403, 'This session belongs to another actor.'],
-  origin_forbidden: [403, 'This Host or Origin may not call this address.'],
+  origin_forbidden: [403, 'Requests with this Host or Origin header are not allowed.'],
   not_found: [404, 'Not found: use POST /invocations or GET /ping.'],
   method_not_allowed: [405, 'This path does not support this method.'],
   request_timeout: [408, 'The request was not complete in time.'],
   session_conflict: [409, 'Another process continued this session; this turn was not saved.'],
-  not_waiting: [409, 'No tool call waits for an approval.'],
+  not_waiting: [409, 'No tool call is waiting for approval.'],
   session_corrupt: [
     409,
     'The stored session was unreadable and has been quarantined; send the prompt again.',
@@ -79,7 +79,8 @@ export const BUSY_KINDS: readonly string[] = [
 ]
 const BUSY_NAME = new RegExp(`[Tt]hrottl|[Ss]erviceUnavailable|\\b(${BUSY_KINDS.join('|')})\\b`)
 const BUSY_SECONDS = 10 // without a Retry-After header
-const CLIENT_STATUSES = ['500', '502'] // clients invent these for an error in a stream
+// Provider SDKs report these statuses for an error in a stream.
+const SDK_STATUSES = ['500', '502']
 const BUSY = 'The model is overloaded or at a limit; this turn was not saved. Retry later.'
 
 const RETRY_SOON = ['rate_limited', 'server_busy', 'draining']
@@ -103,15 +104,15 @@ export class AgentError extends Error {
     this.detail = detail
   }
 
-  /** Apply the last busy answer of the provider. */
-  followRefusal({ status, until }: Refusal): void {
+  /** Set `retryAfter` from the provider's last 'busy' response. */
+  setRetryAfter({ status, until }: Refusal): void {
     if (this.type === 'turn_timeout') this.detail ||= `after HTTP ${status}`
     else if (!this.retryAfter) return
     this.retryAfter = Math.max(1, Math.ceil((until - performance.now()) / 1000))
   }
 }
 
-/** An answer of a busy provider; `until` is the `performance.now()` of the next try. */
+/** A 'busy' response of the provider; `until` is the `performance.now()` of the next try. */
 export interface Refusal {
   readonly status: number
   readonly until: number
@@ -124,7 +125,7 @@ export interface Refusal {
  */
 export function isBusy(description: string): boolean {
   const [, status] = /HTTP ([45]\d\d)/.exec(description) ?? []
-  if (!status || CLIENT_STATUSES.includes(status)) return BUSY_NAME.test(description)
+  if (!status || SDK_STATUSES.includes(status)) return BUSY_NAME.test(description)
   return BUSY_STATUSES.includes(status) || description.includes('hrottl')
 }
 
@@ -138,7 +139,7 @@ export interface Change {
   readonly key: string | null
 }
 
-/** The turns in a session; `find` returns the index of a turn number. */
+/** The turns of a session; `find` returns the index of the turn with this number. */
 interface TurnLookup {
   readonly turns: readonly unknown[]
   find(number: number): number
@@ -188,7 +189,7 @@ export class TurnRequest {
     this.output = fields.output
   }
 
-  /** Whether a turn with the same key can answer the request. */
+  /** Whether the result of an earlier turn with the same key can answer the request. */
   get isRepeatable(): boolean {
     return this.key !== null
   }
@@ -198,7 +199,7 @@ export class TurnRequest {
     return this.replaces === null || this.prompt !== ''
   }
 
-  /** Return a copy with the caller's fields. */
+  /** Return a copy of this request with the actor, key and headers of the caller. */
   of(caller: Pick<TurnRequest, 'actor' | 'key' | 'headers'>): this {
     return Object.assign(Object.create(Object.getPrototypeOf(this)), this, caller)
   }
@@ -209,7 +210,7 @@ export class TurnRequest {
   }
 }
 
-/** The tokens of a turn; 0 means unknown. */
+/** The number of tokens that a turn used; 0 means unknown. */
 export interface Usage {
   inputTokens: number
   /** The part of `inputTokens` that was read from the provider's cache. */
@@ -231,7 +232,7 @@ export interface TurnResult {
   readonly marks: readonly Mark[]
 }
 
-/** Flags of a committed turn about the turns before it: lost or dropped. */
+/** What happened before this turn: the store lost turns, or a pending approval was dropped. */
 export const MARKS = ['restarted', 'rolled_back', 'dropped'] as const
 export type Mark = (typeof MARKS)[number]
 
@@ -246,7 +247,7 @@ export class Turn {
   signal: AbortSignal = new AbortController().signal
   /** The memories in the request. */
   recalled: readonly string[] = []
-  /** Capabilities' JSON data while the turn waits. */
+  /** JSON data that capabilities keep while the turn waits for approval. */
   kept: Record<string, unknown> = {}
   /** The pending approvals. */
   waiting: readonly ToolCall[] = []
@@ -254,9 +255,9 @@ export class Turn {
   reply = ''
   /** The output value. */
   output: unknown = undefined
-  /** Whether limits, queue, owner and store have accepted the turn. */
+  /** Whether the turn has passed limits, queue and owner check, and its session is loaded. */
   hasBegun = false
-  // A failed turn has these facts, too; 0 means unknown.
+  // These fields are also set for a failed turn; 0 means unknown.
   number = 0
   /** `running`, then `committed`, `replayed`, `waiting`, `cancelled`, or a type in ERRORS. */
   outcome = 'running'
@@ -267,7 +268,7 @@ export class Turn {
   readonly charged: Usage = { inputTokens: 0, cachedTokens: 0, outputTokens: 0 }
   milliseconds = 0
   readonly #emit: Emit
-  /** The last busy answer of the provider. */
+  /** The provider's last 'busy' response. */
   #refusal: Refusal | null = null
 
   constructor(request: TurnRequest, emit: Emit = discard) {
@@ -301,7 +302,7 @@ export class Turn {
     this.usage.outputTokens += outputTokens
   }
 
-  /** Append a text to the reply and send it. */
+  /** Append text to the reply and send it. */
   async say(text: string): Promise<void> {
     this.reply += text
     if (text) await this.emit(text)
@@ -339,7 +340,7 @@ export class Turn {
     return { sessionId, turn, reply, output, outcome, usage, waiting, marks }
   }
 
-  /** Return the fields that a log may show, without prompt and headers. */
+  /** Return the fields that a log may contain: no prompt and no headers. */
   toJSON(): object {
     const { sessionId, actor, key, number, outcome, detail } = this
     return { sessionId, actor, key, number, outcome, detail }
@@ -349,7 +350,7 @@ export class Turn {
     return this.toJSON()
   }
 
-  /** Record how long the provider is busy; `retryAfter` is its header. */
+  /** Record how long the provider is busy; `retryAfter` is the value of the Retry-After header. */
   noteAnswer(status: number, retryAfter = ''): void {
     this.#refusal = null
     if (!BUSY_STATUSES.includes(String(status))) return
@@ -357,10 +358,10 @@ export class Turn {
     this.#refusal = { status, until: performance.now() + 1000 * seconds }
   }
 
-  /** Record the error that ends the turn; `signal` cancels the turn. */
+  /** Record the error that ended the turn, or the cancellation if `signal` has aborted. */
   fail(error: unknown, signal: AbortSignal): void {
     const failure = error instanceof AgentError ? error : new AgentError('internal_error')
-    if (this.#refusal) failure.followRefusal(this.#refusal)
+    if (this.#refusal) failure.setRetryAfter(this.#refusal)
     const { type, detail } = failure
     this.outcome = signal.aborted ? outcomeOf(signal.reason) : type
     this.detail = detail
@@ -398,7 +399,7 @@ export interface ToolResult {
 }
 
 const DATA_NAME = /^[A-Za-z0-9_-]{1,64}$/
-const MAX_LEVELS = 64 // of nested JSON
+const MAX_LEVELS = 64 // of nesting in JSON
 
 /** A copy of a value for the caller, such as a tool's progress; no session stores it. */
 export class Data {
@@ -408,7 +409,7 @@ export class Data {
   /** Throws TypeError for an invalid name or a value that is not JSON. */
   constructor(name: string, value: unknown) {
     if (!DATA_NAME.test(name)) {
-      throw new TypeError('Name Data with 1 to 64 of A-Z a-z 0-9 _ -.')
+      throw new TypeError('A Data name must have 1 to 64 characters: A-Z, a-z, 0-9, _ or -.')
     }
     this.name = name
     this.value = copyOf(value)
@@ -449,10 +450,10 @@ export class Source {
 export type Chunk = string | ToolCall | ToolResult | Data | Source
 export type Emit = (chunk: Chunk) => Promise<void>
 
-/** Ignores a chunk. */
+/** Ignores the chunk. */
 const discard: Emit = async () => {}
 
-/** Whether a text has only Unicode white space and U+FEFF. */
+/** Whether a string consists only of Unicode white space and U+FEFF. */
 export function isBlank(text: string): boolean {
   return BLANK.test(text)
 }

@@ -2,12 +2,12 @@
 
 import { AgentError } from './contract.ts'
 
-/** The time limit of some work has passed. */
+/** The time limit has passed. */
 export class TimeoutError extends Error {}
 
 const ENDED = new DOMException('The turn has ended.', 'AbortError') // shared: stacks take time
 
-/** Run `work`; throw the error of `late` after `seconds`, or the signal's reason. */
+/** Run `work`. Throws the error that `late` returns after `seconds`, or the signal's reason. */
 export async function withinTime<T>(
   seconds: number,
   signal: AbortSignal,
@@ -58,7 +58,7 @@ export function abortOf(signal: AbortSignal): Promise<never> {
   })
 }
 
-const MAX_WORK = 10 // milliseconds
+const MAX_WORK = 10 // milliseconds without a pause
 
 let workBegan: number | undefined // the start, since the last pause
 

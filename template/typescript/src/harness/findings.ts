@@ -1,6 +1,6 @@
 // The findings of `check` about settings and files, and the errors that end a command.
 
-/** A finding of `check`; line 0 means none. */
+/** A finding of `check`; `line` is 0 if the finding has no line. */
 export interface Finding {
   id: string
   severity: 'error' | 'warning'
@@ -20,7 +20,7 @@ export function diagnostic(
   return { id, severity, file, line, message }
 }
 
-/** Return a finding as a line: place, id and message. */
+/** Return a finding as one line of text: place, id and message. */
 export function formatFinding({ file, line, id, message }: Finding): string {
   return `${file}:${line} ${id} ${message}`
 }

@@ -1,4 +1,4 @@
-// The log: error descriptions without prompts, and lines that no text can forge.
+// The log: error descriptions without prompts, and escaping, so that text cannot forge a line.
 
 import { AgentError, BUSY_KINDS, ERRORS, type Turn } from './contract.ts'
 
@@ -34,7 +34,7 @@ const INVISIBLE = /[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]|(?!
  * These are control and format characters, such as U+202E, and all spaces except U+0020. The JSON
  * value stays the same.
  */
-export function visible(text: string): string {
+export function escapeInvisible(text: string): string {
   const escape = (unit: string) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`
   return text.replace(INVISIBLE, (character) => character.split('').map(escape).join(''))
 }
@@ -46,34 +46,34 @@ export type Fields = Record<string, string | number>
 export const logging = {
   isVerbose: false,
   isJson: false,
-  sources: 'file:///', // the URL of the folder of the owner's modules
-  /** Whether each turn has a line; `chat` needs none. */
+  sources: 'file:///', // the URL of the project's own modules
+  /** Whether to log a line for each turn; `chat` does not. */
   hasTurns: true,
   labels: (): Fields => ({}), // the fields of the running turn
   print: (line: string): void => console.error(line),
 }
 
-/** Log a line without prompts and replies; `facts` become fields of JSON. */
+/** Log a line, which must not contain prompts or replies; in JSON, `facts` become fields. */
 export function log(level: 'INFO' | 'WARNING' | 'ERROR', line: string, facts: Fields = {}): void {
   if (!logging.isVerbose && level === 'INFO') return
   if (logging.isJson) return logging.print(jsonEntry(level, line, facts))
   // Indented continuation lines cannot forge an entry.
   const text = line.replace(CONTROL, '\ufffd').replaceAll('\n', '\n  ')
-  const labels = joined(logging.labels())
+  const labels = formatFields(logging.labels())
   logging.print([`${new Date().toISOString()} ${level} ${text}`, ...labels].join(' '))
 }
 
-/** Print a startup line; as a log entry if the log is JSON. */
+/** Print a startup line, as a log entry if the log is JSON. */
 export function announce(line: string): void {
   console.log(logging.isJson ? jsonEntry('INFO', line, {}) : line)
 }
 
 function jsonEntry(level: string, message: string, facts: Fields): string {
   const time = new Date().toISOString()
-  return visible(JSON.stringify({ time, level, message, ...facts, ...logging.labels() }))
+  return escapeInvisible(JSON.stringify({ time, level, message, ...facts, ...logging.labels() }))
 }
 
-function joined(fields: Fields): string[] {
+function formatFields(fields: Fields): string[] {
   return Object.entries(fields).map((field) => field.join('='))
 }
 
@@ -93,10 +93,10 @@ export function logTurn(turn: Turn): void {
     detail: turn.detail,
   }
   const isKnown = ([name, value]: [string, unknown]) => value || name === 'ms'
-  const known: Fields = Object.fromEntries(Object.entries(facts).filter(isKnown))
-  const line = `session ${turn.sessionId}: ${joined(known).join(' ')}`
+  const fields: Fields = Object.fromEntries(Object.entries(facts).filter(isKnown))
+  const line = `session ${turn.sessionId}: ${formatFields(fields).join(' ')}`
   const level = turn.outcome in ERRORS ? 'WARNING' : 'INFO'
-  log(level, line, { session: turn.sessionId, ...known })
+  log(level, line, { session: turn.sessionId, ...fields })
 }
 
 /** Log the kinds and the stack of an error, without its text, which may quote a prompt. */
@@ -118,7 +118,7 @@ export function asAgentError(error: unknown): AgentError {
   return new AgentError('internal_error', '', describe(error))
 }
 
-/** Return an error and its causes, at most MAX_CAUSES. */
+/** Return an error and its causes, at most MAX_CAUSES errors. */
 export function causesOf(error: unknown): Error[] {
   const causes: Error[] = []
   let cause = error
@@ -144,17 +144,17 @@ export function describe(error: unknown): string {
 }
 
 /**
- * Return the lines of the project in an error's stack, the innermost first.
+ * Return the project's lines in an error's stack, the innermost first.
  *
- * As in ` at src/orders.ts:7 < src/agent.ts:34`; '' for other stacks.
+ * The form is ` at src/orders.ts:7 < src/agent.ts:34`, or '' if the stack has no such line.
  */
 export function placeOf(error: unknown): string {
   try {
     const { message, stack } = error as Error
     const [, ...calls] = String(stack).replace(String(message), '').split(logging.sources)
     const places = calls.flatMap((call) => /^[\w./-]+:\d+/.exec(call)?.[0] ?? [])
-    const shown = places.slice(0, 3).map((place) => `src/${place}`)
-    return shown.length > 0 ? ` at ${shown.join(' < ')}` : ''
+    const lines = places.slice(0, 3).map((place) => `src/${place}`)
+    return lines.length > 0 ? ` at ${lines.join(' < ')}` : ''
   } catch {
     return '' // a tool may throw null, or an error whose fields throw
   }
@@ -163,17 +163,18 @@ export function placeOf(error: unknown): string {
 function kindOf(error: unknown): string {
   if (!(error instanceof Error)) return error === null ? 'null' : typeof error
   const { name, code, status, statusCode = status, $metadata } = error as Failure
-  const own = statusCode ?? $metadata?.httpStatusCode
-  const named = statusAndKind(error as Failure)
-  // With status 200, a stream failed after its start.
-  const http = own && own !== 200 ? own : (named.status ?? own)
+  const responseStatus = statusCode ?? $metadata?.httpStatusCode
+  const body = statusAndKind(error as Failure)
+  // Status 200 means that a stream failed after it had started.
+  const isFailure = responseStatus && responseStatus !== 200
+  const http = isFailure ? responseStatus : (body.status ?? responseStatus)
   const kind = error.constructor.name
   const details = name === 'Error' || name.endsWith(kind) ? [] : [name]
   if (typeof code === 'string') details.push(code)
   if (http) details.push(`HTTP ${http}`)
-  if (named.kind && named.kind !== code) details.push(named.kind)
-  const shown = details.length > 0 ? `${kind} (${details.join(', ')})` : kind
-  return error.cause === undefined ? shown : `${shown} < ${kindOf(error.cause)}`
+  if (body.kind && body.kind !== code) details.push(body.kind)
+  const description = details.length > 0 ? `${kind} (${details.join(', ')})` : kind
+  return error.cause === undefined ? description : `${description} < ${kindOf(error.cause)}`
 }
 
 /** Return the HTTP status and the kind in a provider's error or its body. */

@@ -1,4 +1,4 @@
-// The interfaces of the owner's modules and of the running agent.
+// The interfaces of the project's own modules and of the running agent.
 
 import type { IncomingMessage, ServerResponse } from 'node:http'
 
@@ -45,7 +45,7 @@ export interface Modules {
 
 /** A checked request to a route. */
 export interface RouteCall {
-  /** The actor of the request; null for public routes and without an actor. */
+  /** The actor of the request; null if the route is public or the request has no actor. */
   readonly actor: string | null
   /** The segments of the path that match `{name}`, decoded. */
   readonly params: Readonly<Record<string, string>>
@@ -65,9 +65,9 @@ export type Handler = (
 
 /** The options of a route. */
 export interface RouteOptions {
-  /** Whether the route needs no API_TOKEN; then it has no actor. */
+  /** Whether the route needs no API_TOKEN; a public route gets no actor. */
   readonly public?: boolean
-  /** The content types that web pages may send. */
+  /** The content types that web pages may send; `application/json` by default. */
   readonly types?: readonly string[]
   /** The maximum size of a body; MAX_BODY_BYTES by default. */
   readonly maxBytes?: number
@@ -78,7 +78,7 @@ export interface Route extends RouteOptions {
   readonly handler: Handler
 }
 
-/** Return a route of the owner or a capability; a plain handler means `route(handler)`. */
+/** Return a route with options; a plain handler means `route(handler)`. */
 export function route(handler: Handler, options: RouteOptions = {}): Route {
   return { ...options, handler }
 }
@@ -92,14 +92,14 @@ const HARNESS_ROUTES = ['POST /invocations', 'GET /ping']
 export function checkRoutes(routes: Routes | undefined, file = 'src/routes.ts'): Finding[] {
   const report = (message: string) => [diagnostic('ROUTES', message, 'error', file)]
   if (!routes) return report('ROUTES is missing: export it.')
-  return Object.entries(routes).flatMap(([name, given]) => {
+  return Object.entries(routes).flatMap(([name, entry]) => {
     if (!/^[A-Z]+ \/\S*$/.test(name)) {
       return report(`'${name}' is not a valid route: write it like 'GET /version'.`)
     }
     if (HARNESS_ROUTES.includes(name)) {
       return report(`The harness defines the route '${name}': choose another path.`)
     }
-    const handler = typeof given === 'function' ? given : given?.handler
+    const handler = typeof entry === 'function' ? entry : entry?.handler
     if (typeof handler === 'function') return []
     return report(`The route '${name}' is neither a handler nor a \`route(handler)\`.`)
   })
@@ -133,12 +133,13 @@ export interface Runtime {
     read: Read,
   ): Promise<TurnRequest | undefined>
   /**
-   * Run a turn without a client. Limits, queue, drain and the log line apply.
+   * Run a turn without a client. The turn is subject to the limits, the session queue and the
+   * shutdown, and it is logged.
    *
    * An abort of `signal` cancels the turn. Throws AgentError, or the reason of the abort.
    */
   spawn(request: TurnRequest, options?: SpawnOptions): Promise<TurnResult>
-  /** Run a turn after `opening`. Throws like `spawn`. */
+  /** Run `opening`, such as checks of the request, and then the turn. Throws like `spawn`. */
   start(turn: Turn, options?: StartOptions): Promise<TurnResult>
   /** Return the options of the turn's agent, such as model and tools. Throws AgentError. */
   prepare(turn: Turn): Options
@@ -167,7 +168,7 @@ export function checkAgent(agent: AgentModule): Finding[] {
   return missing.map((name) => reportAgent(`${name} is missing: export it.`))
 }
 
-/** Return findings about FINAL_TOOLS without a tool of that name. */
+/** Return a finding for each name in FINAL_TOOLS that no tool has. */
 export function checkFinalTools(agent: AgentModule, names: readonly string[]): Finding[] {
   const unknown = agent.FINAL_TOOLS?.filter((name) => !names.includes(name)) ?? []
   return unknown.map((name) => {

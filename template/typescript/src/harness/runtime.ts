@@ -19,10 +19,10 @@ import { type CoreSettings, withoutPassword } from './settings.ts'
 import { refusedTool } from './tool_schemas.ts'
 import { describeTools, mergeTools, UNSUPPORTED_OPTIONS, type Tools } from './tools.ts'
 
-const ENDED_SECONDS = 5 // for the method `ended` of a capability
-const CLOSE_LAST_SECONDS = 5 // for `close` of a capability that closes last
+const ENDED_SECONDS = 5 // time limit of a capability's `ended`
+const CLOSE_LAST_SECONDS = 5 // time limit of `close` if `closesLast`
 
-/** The model, the sessions, the turns and the capabilities of a process. */
+/** The model, sessions, turns and capabilities of a process. */
 export class Runtime implements RunningAgent {
   readonly settings: CoreSettings
   readonly agent: AgentModule
@@ -33,7 +33,7 @@ export class Runtime implements RunningAgent {
   model: LanguageModel = new OfflineModel()
   readonly #opened: Capability[] = []
 
-  /** Call `checkAll` first: invalid files throw arbitrary errors here. */
+  /** Call `checkAll` first: with invalid files, this throws arbitrary errors. */
   constructor(
     settings: CoreSettings,
     agent: AgentModule,
@@ -89,10 +89,10 @@ export class Runtime implements RunningAgent {
     return undefined
   }
 
-  /** Return the tools of every turn; the agent's own tools win name conflicts. */
+  /** Return the tools of every turn; in a name conflict, the agent's own tool wins. */
   tools(): Tools {
-    const added = this.capabilities.flatMap((capability) => capability.tools?.() ?? [])
-    return mergeTools(this.agent.TOOLS, added)
+    const tools = this.capabilities.flatMap((capability) => capability.tools?.() ?? [])
+    return mergeTools(this.agent.TOOLS, tools)
   }
 
   /** The names of the tools of every turn. */
@@ -100,18 +100,18 @@ export class Runtime implements RunningAgent {
     return describeTools(this.tools()).map(([name]) => name)
   }
 
-  /** Run a turn that no client watches. */
+  /** Run a turn without a client. */
   spawn(request: TurnRequest, { emit, signal }: SpawnOptions = {}): Promise<TurnResult> {
-    const broken = new AbortController() // when `emit` fails
+    const emitFailure = new AbortController()
     const send = async (chunk: Chunk) => {
       try {
         await emit?.(chunk)
       } catch (error) {
-        broken.abort(asAgentError(error))
-        throw broken.signal.reason
+        emitFailure.abort(asAgentError(error))
+        throw emitFailure.signal.reason
       }
     }
-    const stop = AbortSignal.any([broken.signal, ...(signal ? [signal] : [])])
+    const stop = AbortSignal.any([emitFailure.signal, ...(signal ? [signal] : [])])
     const turn = new Turn(request, send)
     const opening = async () => {
       if (request.hasPrompt) checkPrompt(request.prompt, this.settings.maxPromptChars)
@@ -119,7 +119,7 @@ export class Runtime implements RunningAgent {
     }
     const running = this.start(turn, { opening, signal: stop }).catch((error) => {
       if (turn.outcome === 'running') {
-        turn.fail(error, stop) // rejected before its start
+        turn.fail(error, stop) // rejected before it started
         if (logging.hasTurns) logTurn(turn)
       }
       throw error === signal?.reason ? error : asAgentError(error)
@@ -128,7 +128,7 @@ export class Runtime implements RunningAgent {
     return running
   }
 
-  /** Run a turn after `opening`. */
+  /** Run `opening`, such as checks of the request, and then the turn. */
   start(turn: Turn, { signal, opening }: StartOptions = {}): Promise<TurnResult> {
     const stop = new AbortController()
     const cancel = () => stop.abort(signal?.reason)
@@ -147,7 +147,7 @@ export class Runtime implements RunningAgent {
   async #run(turn: Turn, signal: AbortSignal): Promise<TurnResult> {
     const start = performance.now()
     try {
-      return await this.#around(turn, signal, () => this.#take(turn, signal))
+      return await this.#around(turn, signal, () => this.#takeTurn(turn, signal))
     } finally {
       turn.milliseconds = Math.round(performance.now() - start)
       if (logging.hasTurns) logTurn(turn)
@@ -164,7 +164,7 @@ export class Runtime implements RunningAgent {
    * Only the commit changes the session. A turn that fails, is cancelled, times out or ends without
    * a complete reply leaves the session unchanged. Throws AgentError, or the signal's abort reason.
    */
-  async #take(turn: Turn, signal: AbortSignal): Promise<TurnResult> {
+  async #takeTurn(turn: Turn, signal: AbortSignal): Promise<TurnResult> {
     const { answerTurn } = await import('./turn.ts') // loads the framework
     const { actor, sessionId } = turn
     return this.sessions.open(sessionId, actor, signal, async (session) => {
@@ -174,8 +174,8 @@ export class Runtime implements RunningAgent {
         if (turn.reply) await turn.emit(turn.reply) // a waiting turn may have no text
         return { ...stage, output: repeatedOutput(turn) }
       }
-      const { snapshot, added } = await answerTurn(this, stage)
-      return stage.commit(snapshot, () => this.committed(turn, added))
+      const { snapshot, newMessages } = await answerTurn(this, stage)
+      return stage.commit(snapshot, () => this.committed(turn, newMessages))
     })
   }
 
@@ -199,7 +199,7 @@ export class Runtime implements RunningAgent {
       let running: Promise<TurnResult> | undefined
       const once = () => {
         running ??= inner()
-        running.catch(() => {}) // nobody else may await it
+        running.catch(() => {}) // nothing else may await it
         return running
       }
       try {
@@ -214,12 +214,12 @@ export class Runtime implements RunningAgent {
       }
       return running
     }
-    const surrounding = this.capabilities.filter(({ around }) => around)
-    const surrounded = surrounding.reduceRight(inside, settle)
-    return RUNNING.run(turn, surrounded)
+    const layers = this.capabilities.filter(({ around }) => around)
+    const runLayers = layers.reduceRight(inside, settle)
+    return RUNNING.run(turn, runLayers)
   }
 
-  /** Log the name of the tool that the provider rejects. */
+  /** Log the name of the tool that the provider rejected. */
   #logRefusedTool(error: unknown): void {
     if (!(error instanceof AgentError) || error.type !== 'model_failed') return
     const name = refusedTool(error, this.toolNames)
@@ -232,7 +232,7 @@ export class Runtime implements RunningAgent {
     const options: Options = { model, tools: this.tools() }
     for (const capability of this.capabilities) {
       const result: unknown = capability.prepare?.(turn, options)
-      Promise.resolve(result).catch(logUnexpected) // the turn awaits no promise
+      Promise.resolve(result).catch(logUnexpected) // the turn does not wait
     }
     for (const [name, advice] of Object.entries(UNSUPPORTED_OPTIONS)) {
       const detail = `\`prepare\` cannot set the option ${name}: ${advice}.`
@@ -254,20 +254,24 @@ export class Runtime implements RunningAgent {
     }
   }
 
-  /** Return the hosts that this process contacts, a line each, without passwords. */
+  /** Return one line for each host that this process contacts, without passwords. */
   async describe(address: string): Promise<string[]> {
     const { model } = this.settings
-    let where = 'nothing'
+    let endpoint = 'nothing'
     if (model !== 'offline') {
       const { modelEndpoint } = await this.load.model()
-      where = withoutPassword(await modelEndpoint(this.settings))
+      endpoint = withoutPassword(await modelEndpoint(this.settings))
     }
     const sessions = `Sessions: ${this.sessions.store.description}`
     const contacts = this.capabilities.map((capability) => capability.describe?.(address) ?? [])
-    return [`Model: ${model}, contacts ${where}`, sessions, ...contacts.flat()]
+    return [`Model: ${model}, contacts ${endpoint}`, sessions, ...contacts.flat()]
   }
 
-  /** Create the model, open all capabilities. Throws CommandError with an AgentError's detail. */
+  /**
+   * Create the model and open all capabilities.
+   *
+   * An AgentError becomes a CommandError with its detail.
+   */
   async open(): Promise<void> {
     try {
       if (this.settings.model !== 'offline') {

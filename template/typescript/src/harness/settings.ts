@@ -9,19 +9,19 @@ import { diagnostic, type Finding } from './findings.ts'
 export interface Setting<T> {
   readonly value: T
   readonly allowed: string
-  /** Parse a text; return undefined for an invalid text. */
+  /** Parse a string; return undefined if the string is invalid. */
   readonly read: (text: string) => T | undefined
   readonly isRequired: boolean
   readonly isSecret: boolean
 }
 
-/** Without a value for a `required` setting, `check` reports an error and no command starts. */
+/** If a `required` setting has no value, `check` reports an error and no command starts. */
 interface Options {
   readonly required?: boolean
 }
 
-/** Settings by name; MAX_TURNS sets `maxTurns`. */
-export type Kind = Readonly<Record<string, Setting<unknown>>>
+/** Declared settings by property name; the variable MAX_TURNS sets `maxTurns`. */
+export type Declarations = Readonly<Record<string, Setting<unknown>>>
 export type SettingsOf<K> = {
   readonly [N in keyof K]: K[N] extends Setting<infer T> ? T : never
 }
@@ -53,7 +53,7 @@ export function boolean(value = false, options: Options = {}): Setting<boolean> 
   return setting(value, 'true or false', read, options)
 }
 
-/** Declare a setting that is a text matching `form`; `allowed` describes it. */
+/** Declare a string setting whose values match `form`; `allowed` describes them. */
 export function string<T extends string | null = string>(
   form = '.*',
   allowed = '',
@@ -63,7 +63,7 @@ export function string<T extends string | null = string>(
   return setting<T | string>(value, allowed, reader(form), options)
 }
 
-/** Declare a setting that is a comma-separated list of texts matching `form`. */
+/** Declare a setting that is a comma-separated list of strings matching `form`. */
 export function stringList(
   form: string,
   allowed: string,
@@ -81,7 +81,7 @@ export function stringList(
 /** Declare a setting whose value is never printed. */
 export function secret(
   form = '[!-~]{1,4096}',
-  allowed = 'a text of visible ASCII characters',
+  allowed = 'visible ASCII characters',
   options: Options = {},
 ): Setting<string> {
   return { ...setting('', allowed, reader(form), options), isSecret: true }
@@ -136,44 +136,45 @@ const CORE_SETTINGS = {
 /** The settings of every agent: see docs/settings.md. */
 export type CoreSettings = SettingsOf<typeof CORE_SETTINGS>
 
-/** Return core settings and those of `kind`, with defaults for missing values. */
-export function createSettings<K extends Kind = {}>(
-  given: Partial<CoreSettings & SettingsOf<K>> = {},
-  kind?: K,
+/** Return the core settings and the declared settings, with defaults for missing values. */
+export function createSettings<K extends Declarations = {}>(
+  values: Partial<CoreSettings & SettingsOf<K>> = {},
+  declarations?: K,
 ): CoreSettings & SettingsOf<K> {
-  const settings = Object.entries({ ...CORE_SETTINGS, ...kind })
+  const settings = Object.entries({ ...CORE_SETTINGS, ...declarations })
   const defaults = Object.fromEntries(settings.map(([name, { value }]) => [name, value]))
-  return { ...(defaults as CoreSettings & SettingsOf<K>), ...given }
+  return { ...(defaults as CoreSettings & SettingsOf<K>), ...values }
 }
 
-// Names with secret values.
+// Names of settings whose values are secret.
 const SECRET = /(^|_)(API)?(KEY|PASSWORD|SECRET|TOKEN)$/
 
-/** Read the environment and .env; return settings and findings. Blank values are unset. */
-export function readSettings<K extends Kind = {}>(
-  kind?: K,
+/** Read the environment and .env; return settings and findings. A blank value counts as unset. */
+export function readSettings<K extends Declarations = {}>(
+  declarations?: K,
 ): [CoreSettings & SettingsOf<K>, Finding[]] {
   const values: Record<string, unknown> = {}
   const findings = readEnvFile()
-  for (const [key, declared] of Object.entries({ ...CORE_SETTINGS, ...kind })) {
+  for (const [key, declared] of Object.entries({ ...CORE_SETTINGS, ...declarations })) {
     const { allowed } = declared
     const name = key.replace(/[A-Z]/g, '_$&').toUpperCase()
-    const given = process.env[name]?.trim()
-    if (!given) {
+    const text = process.env[name]?.trim()
+    if (!text) {
       const message = `${name} is not set: use ${allowed}.`
       if (declared.isRequired) findings.push(diagnostic(`SET-${name}`, message))
       continue
     }
-    const value = declared.read(given)
+    const value = declared.read(text)
     if (value !== undefined) {
       values[key] = value
       continue
     }
     const isSecret = declared.isSecret || SECRET.test(name)
-    const shown = isSecret ? 'invalid' : inspect(withoutPassword(given).slice(0, 80))
+    const shown = isSecret ? 'invalid' : inspect(withoutPassword(text).slice(0, 80))
     findings.push(diagnostic(`SET-${name}`, `${name} is ${shown}: use ${allowed}.`))
   }
-  return [createSettings<K>(values as Partial<CoreSettings & SettingsOf<K>>, kind), findings]
+  const settings = createSettings<K>(values as Partial<CoreSettings & SettingsOf<K>>, declarations)
+  return [settings, findings]
 }
 
 // A comment or NAME=value; a quoted value may span lines.
@@ -192,17 +193,17 @@ function readEnvFile(): Finding[] {
     return [diagnostic('SET-ENV-FILE', message)]
   }
   Object.assign(process.env, { ...parseEnv(text), ...process.env })
-  const remaining = text.replace(ENV_LINE, (found) => found.replace(/[^\n]/g, ''))
+  const remaining = text.replace(ENV_LINE, (match) => match.replace(/[^\n]/g, ''))
   const message = 'This line has no effect: write NAME=value.' // does not quote a secret
-  return remaining.split('\n').flatMap((line, at) => {
-    return line.trim() ? diagnostic('SET-ENV-LINE', message, 'warning', '.env', at + 1) : []
+  return remaining.split('\n').flatMap((line, index) => {
+    return line.trim() ? diagnostic('SET-ENV-LINE', message, 'warning', '.env', index + 1) : []
   })
 }
 
 /** Return the names of the proxy variables that are set. */
 export function proxyVariables(): string {
-  const isKnown = (name: string) => /^(all|https?)_proxy$/i.test(name) && process.env[name]
-  return Object.keys(process.env).filter(isKnown).sort().join(', ')
+  const isProxy = (name: string) => /^(all|https?)_proxy$/i.test(name) && process.env[name]
+  return Object.keys(process.env).filter(isProxy).sort().join(', ')
 }
 
 /** Whether only local programs can reach the server. */
@@ -217,7 +218,7 @@ export function isPlainHttp(url: string): boolean {
   return PLAIN_HTTP.test(url)
 }
 
-/** Return a URL without its user and password. */
+/** Return a URL, or a list of URLs, without users, passwords and queries. */
 export function withoutPassword(url: string): string {
   return url.replace(/((?:\w[\w+.-]*:\/\/)?)[^,\s]*@/g, '$1').replace(/\?[^,\s]*/g, '')
 }

@@ -18,7 +18,7 @@ export const MAX_DESCRIPTION_CHARS = 1024
 export const INVALID_ARGUMENTS =
   'The arguments of this call are not one JSON object, so the tool did not run. ' +
   'Send the call again. Received: '
-export const MAX_QUOTED_CHARS = 200 // of an invalid name or invalid arguments
+export const MAX_QUOTED_CHARS = 200 // from an invalid name or invalid arguments
 const TOP_LEVEL_FORBIDDEN = ['allOf', 'anyOf', 'oneOf', 'enum', 'not']
 // The keywords whose values contain schemas: a schema, a list or a map.
 export const SCHEMAS = [
@@ -53,7 +53,7 @@ export function checkTools(declarations: readonly Declaration[]): Finding[] {
     names.add(name)
   }
   for (const name of repeated) {
-    findings.push(report(`Tool ${name}: another tool has this name, rename it.`))
+    findings.push(report(`Tool ${name}: another tool has this name: rename one of them.`))
   }
   return findings
 }
@@ -104,7 +104,7 @@ export function problemsOf(...[name, description, schema]: Declaration): string[
   return problems
 }
 
-/** Yield each object of a schema with its path. */
+/** Yield each object in a schema, with its path. */
 export function* partsOf(
   schema: unknown,
   path: string[] = [],
@@ -117,7 +117,7 @@ export function* partsOf(
       for (const [name, part] of Object.entries(value)) yield* partsOf(part, [...path, key, name])
     } else if (SCHEMAS.includes(key) || LISTS.includes(key)) {
       if (!Array.isArray(value)) yield* partsOf(value, [...path, key])
-      else for (const [at, part] of value.entries()) yield* partsOf(part, [...path, key, `${at}`])
+      else for (const [n, part] of value.entries()) yield* partsOf(part, [...path, key, `${n}`])
     }
   }
 }
@@ -151,8 +151,8 @@ export function refusedTool(error: unknown, names: readonly string[]): string {
     const text = `${message}\n${responseBody}`
     const [, at] = /\btools?(?:\[|\.)(\d{1,4})\b/.exec(text) ?? []
     if (at) return names[Number(at)] ?? ''
-    const [, named = ''] = RegExp(`function '(${NAME})'`).exec(text) ?? []
-    if (named) return names.includes(named) ? named : ''
+    const [, quotedName = ''] = RegExp(`function '(${NAME})'`).exec(text) ?? []
+    if (quotedName) return names.includes(quotedName) ? quotedName : ''
   }
   return ''
 }

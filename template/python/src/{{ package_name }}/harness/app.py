@@ -1,4 +1,4 @@
-"""The application: the owner's modules and the enabled capabilities."""
+"""The application: the project's own modules and the enabled capabilities."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ class OwnModule(Protocol):
 
     @property
     def OwnSettings(self) -> type[CoreSettings]:
-        """The owner's settings."""
+        """The project's own settings."""
 
     @property
     def OWN_CAPABILITIES(self) -> Sequence[type[Capability]]:
-        """The owner's capabilities."""
+        """The project's own capabilities."""
 
 
 class AgentApp:
@@ -40,7 +40,7 @@ class AgentApp:
 
     @cached_property
     def settings_class(self) -> type[Settings]:
-        """The settings of the core, the capabilities and the owner."""
+        """The settings of the core, of the capabilities and of the project."""
         kind = type("Settings", (self.own.OwnSettings, Settings), {})
         return cast("type[Settings]", dataclass(frozen=True)(kind))
 
@@ -49,7 +49,7 @@ class AgentApp:
         return self.settings_class.read()
 
     def make_capabilities(self, settings: Settings) -> list[Capability]:
-        """Return the capabilities; the owner's come last."""
+        """Return the capabilities; the project's own come last."""
         capabilities: list[Capability] = []
         for kind in [*load_kinds(), *self.own.OWN_CAPABILITIES]:
             capabilities.append(kind(settings, [*capabilities], self.load))

@@ -44,7 +44,7 @@ class Capability(SessionHooks):
 
     Each process creates one instance per class. The constructor must not read files or create
     clients, because `check` has not run yet. `before` holds the capabilities created earlier;
-    `load` returns the owner's modules.
+    `load` returns the project's own modules.
     """
 
     def __init__(
@@ -73,12 +73,12 @@ class Capability(SessionHooks):
 
     @property
     def closes_last(self) -> bool:
-        """Whether `close` runs after that of other capabilities, and has only five seconds."""
+        """Whether `close` runs after the other capabilities have closed, within five seconds."""
         return False
 
     @property
     def retention_notice(self) -> str:
-        """A sentence about the saved data of a session; `chat` prints it last."""
+        """A sentence about the saved data of a session, which `chat` prints last."""
         return ""
 
     def check(self) -> list[Finding]:
@@ -94,7 +94,7 @@ class Capability(SessionHooks):
         return []
 
     async def open(self, runtime: Runtime) -> None:
-        """Connect. The command prints the detail of an AgentError and exits.
+        """Connect. If this raises AgentError, the command prints its detail and exits.
 
         Keep `runtime` for jobs that spawn turns. Turns start after all capabilities are open.
         """
@@ -103,7 +103,7 @@ class Capability(SessionHooks):
         """Write the remaining data and disconnect, within SHUTDOWN_GRACE_SECONDS + 2."""
 
     def describe(self, address: str) -> list[str]:
-        """Return lines for the start of `serve`, such as the hosts to contact."""
+        """Return lines that `serve` prints first, such as hosts to contact; no passwords."""
         return []
 
     def session_store(self) -> SessionStore | None:
@@ -119,9 +119,9 @@ class Capability(SessionHooks):
         """Ask the user of `chat` for approvals; return the request that resumes the turn."""
 
     def routes(self) -> Routes:
-        """Return routes. The harness checks Host, Origin and API_TOKEN first.
+        """Return routes. Before a handler runs, the harness checks the request.
 
-        For a `Route` it checks the actor, too.
+        It checks Host, Origin, Content-Type and API_TOKEN, and that a sent actor id is valid.
         """
         return {}
 
@@ -134,19 +134,22 @@ class Capability(SessionHooks):
         return app
 
     def tools(self) -> list[Any]:
-        """Return tools for every turn; the agent's own tool wins a name conflict."""
+        """Return tools for every turn; in a name conflict, the agent's own tool wins."""
         return []
 
     @asynccontextmanager
     async def around(self, turn: Turn) -> AsyncIterator[None]:
         """Run code around a turn. AgentError before the `yield` rejects the turn.
 
-        Later errors are only logged. After the `yield`, `turn.outcome` is final.
+        Errors after the `yield` are only logged. After the `yield`, `turn.outcome` is final.
         """
         yield
 
     async def ended(self, turn: Turn) -> None:
-        """Handle the end of any turn: `turn` has its outcome and usage."""
+        """Handle the end of any turn: `turn` has its outcome and usage.
+
+        The reply waits for this, at most five seconds; an error is only logged.
+        """
 
     def wrap_model(self, model: Any, actor: str | None, turn: Turn | None) -> Any:
         """Wrap or replace the model for the requests of an actor.
@@ -173,7 +176,7 @@ class App(Protocol):
     """The AgentApp, for a capability's commands."""
 
     def load(self) -> Modules:
-        """Return the owner's modules."""
+        """Return the project's own modules."""
 
     def read_settings(self) -> tuple[Any, list[Finding]]:
         """Read the environment and .env; return settings and findings."""
@@ -202,7 +205,7 @@ def check_all(capabilities: Iterable[Capability]) -> list[Finding]:
 def wrap_model(
     capabilities: Iterable[Capability], model: Any, actor: str | None, turn: Turn | None = None
 ) -> Any:
-    """Return the model for an actor as all capabilities wrap it; the first wraps outermost."""
+    """Return the model for an actor, wrapped by all capabilities; the first wraps outermost."""
     for capability in reversed([*capabilities]):
         model = capability.wrap_model(model, actor, turn)
     return model

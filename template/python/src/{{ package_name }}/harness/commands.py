@@ -135,7 +135,7 @@ def check_runtime(model: ModelModule, settings: CoreSettings) -> list[Finding]:
     except click.ClickException as error:
         if getattr(error.__cause__, "errno", None) != errno.EADDRINUSE:  # this agent may be running
             findings.append(diagnostic("SET-HOST", error.message))
-    if proxy_variables():  # only the model's client knows whether it supports them
+    if proxy_variables():  # only creating the client shows whether it supports them
         try:
             make_model(model, settings)
         except click.ClickException as error:
@@ -151,13 +151,13 @@ def check_own_tools(agent: AgentModule, capabilities: list[Capability]) -> list[
         from .turn import declaration_of
 
         findings = check_tools([declaration_of(tool) for tool in agent.TOOLS])
-        # Capabilities may learn their tools in `open`; then the start checks FINAL_TOOLS.
+        # Capabilities may load their tools only in `open`; then the start checks FINAL_TOOLS.
         if any(overrides(it, "open") and overrides(it, "tools") for it in capabilities):
             return findings
-        added = [tool for capability in capabilities for tool in capability.tools()]
-        names = {declaration_of(tool)[0] for tool in [*agent.TOOLS, *added]}
+        more_tools = [tool for capability in capabilities for tool in capability.tools()]
+        names = {declaration_of(tool)[0] for tool in [*agent.TOOLS, *more_tools]}
         return [*findings, *check_final_tools(agent, names)]
-    except Exception as error:  # noqa: BLE001 (from the owner's module)
+    except Exception as error:  # noqa: BLE001 (from the project's own module)
         return [report(f"Cannot check the tools: {describe(error)}.")]
 
 

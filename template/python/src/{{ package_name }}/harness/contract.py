@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # importing pydantic takes 0.1 s
 PREFIX = "X-Amzn-Bedrock-AgentCore-Runtime-"
 SESSION_HEADER = PREFIX + "Session-Id"
 ACTOR_HEADERS = (PREFIX + "User-Id", PREFIX + "Custom-Actor-Id")
-TOKEN_HEADER = "X-API-Token"  # replaces Authorization
+TOKEN_HEADER = "X-API-Token"  # an alternative to Authorization
 NO_SNIFF = {"X-Content-Type-Options": "nosniff"}  # browsers must not guess another type
 KEY_HEADERS = ("Idempotency-Key", PREFIX + "Custom-Idempotency-Key")
 
@@ -50,14 +50,14 @@ ERRORS = {
     "invalid_session_id": (400, "A session id must match [A-Za-z0-9][A-Za-z0-9_-]{0,255}."),
     "actor_required": (400, f"An actor id is required: set the header {ACTOR_HEADERS[0]}."),
     "invalid_actor": (400, ACTOR_FORM),
-    "unauthorized": (401, "Send the header Authorization: Bearer with the token."),
+    "unauthorized": (401, "Send the token in the header `Authorization: Bearer TOKEN`."),
     "session_forbidden": (403, "This session belongs to another actor."),
-    "origin_forbidden": (403, "This Host or Origin may not call this address."),
+    "origin_forbidden": (403, "Requests with this Host or Origin header are not allowed."),
     "not_found": (404, "Not found: use POST /invocations or GET /ping."),
     "method_not_allowed": (405, "This path does not support this method."),
     "request_timeout": (408, "The request was not complete in time."),
     "session_conflict": (409, "Another process continued this session; this turn was not saved."),
-    "not_waiting": (409, "No tool call waits for an approval."),
+    "not_waiting": (409, "No tool call is waiting for approval."),
     "session_corrupt": (
         409,
         "The stored session was unreadable and has been quarantined; send the prompt again.",
@@ -99,7 +99,8 @@ BUSY_KINDS = {
 }
 BUSY = rf"[Tt]hrottl|[Ss]erviceUnavailable|\b({'|'.join(sorted(BUSY_KINDS))})\b"
 BUSY_SECONDS = 10  # without a Retry-After header
-CLIENT_STATUSES = {"500", "502"}  # clients invent these for an error in a stream
+# Provider SDKs report these statuses for an error in a stream.
+SDK_STATUSES = {"500", "502"}
 
 
 class AgentError(Exception):
@@ -119,8 +120,11 @@ class AgentError(Exception):
         self.body = {"error": {"type": type, "message": message or general}}
         super().__init__(message or general)
 
-    def follow_refusal(self, status: int, until: float) -> None:
-        """Apply the last busy answer of the provider; `until` is a monotonic time."""
+    def set_retry_after(self, status: int, until: float) -> None:
+        """Set `retry_after` from the provider's last "busy" response.
+
+        `until` is the monotonic time of the next try.
+        """
         if self.type == "turn_timeout":
             self.detail = self.detail or f"after HTTP {status}"
         elif not self.retry_after:
@@ -134,7 +138,7 @@ def is_busy(description: str) -> bool:
     The HTTP status decides; an error in a stream has only a name.
     """
     status = re.search(r"HTTP ([45]\d\d)", description)
-    if status and status[1] not in CLIENT_STATUSES:
+    if status and status[1] not in SDK_STATUSES:
         return status[1] in BUSY_STATUSES or "hrottl" in description
     return re.search(BUSY, description) is not None
 
@@ -182,7 +186,7 @@ class Data:
 
     def __post_init__(self) -> None:
         if not re.fullmatch("[A-Za-z0-9_-]{1,64}", self.name):
-            raise ValueError("Name Data with 1 to 64 of A-Z a-z 0-9 _ -.")
+            raise ValueError("A Data name must have 1 to 64 characters: A-Z, a-z, 0-9, _ or -.")
         try:
             copy = json.loads(json.dumps(self.value, allow_nan=False))
         except (TypeError, ValueError, RecursionError):
@@ -237,7 +241,7 @@ class TurnRequest:
 
 @dataclass(frozen=True)
 class Usage:
-    """The tokens of a turn; 0 means unknown."""
+    """The number of tokens that a turn used; 0 means unknown."""
 
     input_tokens: int = 0
     cached_tokens: int = 0  # of `input_tokens`, read from the provider's cache
@@ -252,7 +256,7 @@ class Usage:
 
 
 class Marks(TypedDict, total=False):
-    """Flags of a committed turn about the turns before it."""
+    """What happened before this turn."""
 
     restarted: bool  # the store has lost all earlier turns
     rolled_back: bool  # the store has lost the latest turns
@@ -277,20 +281,20 @@ class TurnResult:
 class Turn:
     """A running turn: its request, its output and the facts for its log line.
 
-    A failed turn has the facts, too.
+    The facts are also set for a failed turn.
     """
 
     request: TurnRequest
     send: Emit = field(default=discard, repr=False)
-    prompt: str = field(init=False, repr=False)  # or that of the repeated or continued turn
+    prompt: str = field(init=False, repr=False)  # or of the repeated or continued turn
     key: str | None = field(init=False, repr=False)  # as above
     stopped: Event = field(default_factory=Event, repr=False)  # set when the turn ends, for threads
     recalled: list[str] = field(default_factory=list, repr=False)  # memories in the request
-    kept: dict[str, Json] = field(default_factory=dict, repr=False)  # for capabilities
+    kept: dict[str, Json] = field(default_factory=dict, repr=False)  # while it waits
     waiting: list[ToolCall] = field(default_factory=list, repr=False)  # pending approvals
     texts: list[str] = field(default_factory=list, repr=False)  # of the reply so far
     output: "BaseModel | None" = field(default=None, repr=False)
-    has_begun: bool = False  # limits, queue, owner and store have accepted it
+    has_begun: bool = False  # passed limits and owner check, and loaded the session
     number: int = 0
     outcome: str = "running"  # then committed, replayed, waiting, cancelled, or a type in ERRORS
     detail: str = ""  # for the log only
@@ -305,7 +309,7 @@ class Turn:
 
     @property
     def session_id(self) -> str:
-        """The session of the turn."""
+        """The id of the session."""
         return self.request.session_id
 
     @property
@@ -337,7 +341,7 @@ class Turn:
             raise AgentError("internal_error", detail=detail) from error
 
     async def say(self, text: str) -> None:
-        """Append a text to the reply and send it."""
+        """Append text to the reply and send it."""
         self.texts.append(well_formed(text))
         await self.emit(self.texts[-1])
 
@@ -346,11 +350,11 @@ class Turn:
 
         Raises ValueError for a negative or fractional number.
         """
-        if any(type(tokens) is not int or tokens < 0 for tokens in (input_tokens, output_tokens)):
+        if any(type(count) is not int or count < 0 for count in (input_tokens, output_tokens)):
             raise ValueError("Charge a whole number of tokens, at least 0.")
-        added = Usage(input_tokens=input_tokens, output_tokens=output_tokens)
-        self.usage += added
-        self.charged += added
+        tokens = Usage(input_tokens=input_tokens, output_tokens=output_tokens)
+        self.usage += tokens
+        self.charged += tokens
 
     def end(self, outcome: str, marks: Marks | None = None) -> TurnResult:
         """Set the outcome of a successful turn and return its result."""
@@ -376,7 +380,10 @@ class Turn:
         return self.end("replayed", marks)
 
     def note_answer(self, status: int, retry_after: str) -> None:
-        """Record how long the provider is busy; `retry_after` is its header."""
+        """Record how long the provider is busy.
+
+        `retry_after` is the value of the Retry-After header.
+        """
         self._refusal = None
         if str(status) in BUSY_STATUSES:
             is_known = re.fullmatch("[0-9]{1,6}", retry_after)
@@ -384,10 +391,10 @@ class Turn:
             self._refusal = (status, time.monotonic() + seconds)
 
     def fail(self, error: BaseException) -> None:
-        """Record the error that ends the turn."""
+        """Record the error that ended the turn, or its cancellation."""
         if isinstance(error, AgentError):
             if self._refusal:
-                error.follow_refusal(*self._refusal)
+                error.set_retry_after(*self._refusal)
             self.outcome = error.type
             self.detail = error.detail
         elif not isinstance(error, asyncio.CancelledError):
@@ -410,7 +417,7 @@ def current_turn() -> Turn:
 
 
 def is_blank(text: str) -> bool:
-    """Whether a text has only Unicode white space and U+FEFF."""
+    """Whether a string consists only of Unicode white space and U+FEFF."""
     return re.fullmatch(BLANK, text) is not None
 
 
@@ -420,7 +427,7 @@ def well_formed(text: str) -> str:
 
 
 def value_of(text: str) -> Json:
-    """Parse a text that is a JSON object or array; return None otherwise."""
+    """Parse a JSON object or array; return None for any other string."""
     if not re.match(r"\s*[{\[]", text):
         return None
     try:
@@ -431,14 +438,14 @@ def value_of(text: str) -> Json:
 
 
 def refuse_options(options: Iterable[str], alternatives: Mapping[str, str]) -> None:
-    """Raise AgentError if `prepare` of a capability set an option that has an alternative."""
+    """Raise AgentError if `prepare` of a capability set one of the unsupported options."""
     for name in sorted(alternatives.keys() & options):
         detail = f"`prepare` cannot set the option {name}: {alternatives[name]}."
         raise AgentError("internal_error", detail=detail)
 
 
 def well_formed_value(value: Any) -> Any:
-    """Return a JSON value with well-formed texts; return other types unchanged."""
+    """Return a JSON value with well-formed strings; return other types unchanged."""
     if isinstance(value, str):
         return well_formed(value)
     if isinstance(value, list):
@@ -448,16 +455,16 @@ def well_formed_value(value: Any) -> Any:
     return value
 
 
-def visible(text: str) -> str:
+def escape_invisible(text: str) -> str:
     """Return JSON text with escapes for invisible and reordering characters.
 
     These are control and format characters, such as U+202E, and all spaces except U+0020. The JSON
     value stays the same.
     """
-    return "".join(map(_visible, text))
+    return "".join(map(_escape_invisible, text))
 
 
-def _visible(character: str) -> str:
+def _escape_invisible(character: str) -> str:
     if character.isprintable() and not re.match(INVISIBLE, character):
         return character
     units = character.encode("utf-16-be", "surrogatepass").hex()

@@ -24,7 +24,7 @@ def agent_file() -> str:
 
 
 def format_finding(finding: Finding) -> str:
-    """Return a finding as a line: place, id and message."""
+    """Return a finding as one line of text: place, id and message."""
     return f"{finding['file']}:{finding['line']} {finding['id']} {finding['message']}"
 
 

@@ -1,4 +1,4 @@
-"""The log: error descriptions without prompts, and lines that no text can forge."""
+"""The log: error descriptions without prompts, and escaping of logged text."""
 
 import json
 import logging
@@ -66,7 +66,7 @@ def log_as(form: str) -> None:
 
 
 def announce(text: str) -> None:
-    """Print a startup line; as a log entry if the log is JSON."""
+    """Print a startup line, as a log entry if the log is JSON."""
     formatters = [handler.formatter for handler in logging.getLogger().handlers]
     if any(isinstance(formatter, JsonFormatter) for formatter in formatters):
         record = logging.makeLogRecord({"levelname": "INFO", "msg": text})
@@ -88,11 +88,11 @@ def log_turn(turn: Turn) -> None:
         "tokens_out": turn.usage.output_tokens,
         "detail": turn.detail,
     }
-    known = {name: value for name, value in facts.items() if value or name == "ms"}
+    fields = {name: value for name, value in facts.items() if value or name == "ms"}
     level = logging.WARNING if turn.outcome in ERRORS else logging.INFO
-    text = " ".join(f"{name}={value}" for name, value in known.items())
-    fields = {"facts": {"session": turn.session_id, **known}}
-    log.log(level, "session %s: %s", turn.session_id, text, extra=fields)
+    text = " ".join(f"{name}={value}" for name, value in fields.items())
+    extra = {"facts": {"session": turn.session_id, **fields}}
+    log.log(level, "session %s: %s", turn.session_id, text, extra=extra)
 
 
 def describe(error: BaseException) -> str:
@@ -106,18 +106,19 @@ def describe(error: BaseException) -> str:
 
 def causes_of(error: BaseException) -> Iterator[BaseException]:
     """Yield an error and its causes, each once."""
-    known = set[int]()
+    seen_ids = set[int]()
     cause: BaseException | None = error
-    while cause is not None and id(cause) not in known:
+    while cause is not None and id(cause) not in seen_ids:
         yield cause
-        known.add(id(cause))
+        seen_ids.add(id(cause))
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
 
 
 def place_of(error: BaseException) -> str:
-    """Return the lines of the project in an error's traceback, the innermost first.
+    """Return the project's lines in an error's traceback, the innermost first.
 
-    As in ` at src/my_agent/orders.py:7 < src/my_agent/agent.py:34`; "" for other tracebacks.
+    The form is ` at src/my_agent/orders.py:7 < src/my_agent/agent.py:34`, or "" if the traceback
+    has no such line.
     """
     places = list[str]()
     for frame, line in walk_tb(error.__traceback__):
@@ -148,16 +149,16 @@ def _kind(error: BaseException) -> str:
     if isinstance(response, dict) and "Error" in response:  # of an AWS client
         details += [response["Error"].get("Code")]
         status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-    named_status, name = _status_and_kind(getattr(error, "body", None))
-    if named_status and status in {None, 200}:  # the stream failed after its start
-        status = named_status
+    body_status, name = _status_and_kind(getattr(error, "body", None))
+    if body_status and status in {None, 200}:  # 200: a stream failed after it had started
+        status = body_status
     if status:
         details += [f"HTTP {status}"]
     details += [name]
     if isinstance(error, OSError) and (error.errno or 0) > 0:
         details += [os.strerror(error.errno or 0)]
-    shown = ", ".join(str(detail) for detail in details if detail not in (None, kind))
-    return kind + (f" ({shown})" if shown else "")
+    text = ", ".join(str(detail) for detail in details if detail not in (None, kind))
+    return kind + (f" ({text})" if text else "")
 
 
 def _status_and_kind(body: Any) -> tuple[int | None, str | None]:

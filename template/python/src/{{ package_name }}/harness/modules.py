@@ -1,4 +1,4 @@
-"""The interfaces of the owner's modules."""
+"""The interfaces of the project's own modules."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -16,9 +16,9 @@ Handler = Callable[..., Awaitable["Response"]]
 
 @dataclass(frozen=True)
 class Route:
-    """A route of the owner or a capability; a plain handler means `Route(handler)`.
+    """A route with options; a plain handler means `Route(handler)`.
 
-    `public` routes need no API_TOKEN and have no actor. `types` are the content types that web
+    `public` routes need no API_TOKEN and get no actor. `types` are the content types that web
     pages may send. `max_bytes` limits the body; None means MAX_BODY_BYTES.
     """
 
@@ -61,7 +61,7 @@ class RoutesModule(Protocol):
 
     @property
     def ROUTES(self) -> Mapping[str, Handler | Route]:
-        """The owner's routes by method and path, as in `GET /orders/{id}`."""
+        """The routes by method and path, as in `GET /orders/{id}`; `{id}` matches one segment."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def check_agent(agent: AgentModule) -> list[Finding]:
 
 
 def check_final_tools(agent: AgentModule, names: Collection[str]) -> list[Finding]:
-    """Return findings about FINAL_TOOLS without a tool of that name."""
+    """Return a finding for each name in FINAL_TOOLS that no tool has."""
     unknown = [name for name in getattr(agent, "FINAL_TOOLS", []) if name not in names]
     message = "FINAL_TOOLS names {!r}, but no tool has this name."
     return [diagnostic("AGENT", message.format(name), file=agent_file()) for name in unknown]

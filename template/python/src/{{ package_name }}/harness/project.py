@@ -7,7 +7,7 @@ class Project:
     """The project of this process."""
 
     package = Path("src", "app")
-    """The folder of the owner's modules; `AgentApp` sets it."""
+    """The folder of the project's own modules; `AgentApp` sets it."""
 
     @classmethod
     def name_of(cls, path: Path) -> str:

@@ -37,12 +37,12 @@ from .settings import CoreSettings, proxy_variables, without_password
 from .tool_schemas import refused_tool
 
 log = logging.getLogger(__name__)
-ENDED_SECONDS = 5  # for the method `ended` of a capability
-CLOSE_LAST_SECONDS = 5  # for `close` of a capability that closes last
+ENDED_SECONDS = 5  # time limit of a capability's `ended`
+CLOSE_LAST_SECONDS = 5  # time limit of `close` if `closes_last`
 
 
 class Runtime:
-    """The model, the sessions, the turns and the capabilities of a process."""
+    """The model, sessions, turns and capabilities of a process."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Runtime:
         *,
         logs_turns: bool = True,
     ) -> None:
-        """Call `check_all` first: invalid files raise arbitrary errors here."""
+        """Call `check_all` first: with invalid files, this raises arbitrary errors."""
         self.settings = settings
         self.modules = modules
         self.model = make_model(modules.model, settings)
@@ -80,12 +80,13 @@ class Runtime:
         return " ".join([self.sessions.store.retention_notice, *filter(None, notices)])
 
     def describe(self, address: str) -> list[str]:
-        """Return the hosts that this process contacts, a line each, without passwords."""
+        """Return one line for each host that this process contacts, without passwords."""
         model = self.settings.model
-        where = "nothing"
+        endpoint = "nothing"
         if model != "offline":
-            where = without_password(self.modules.model.model_endpoint(self.settings))
-        lines = [f"Model: {model}, contacts {where}"]
+            model_endpoint = self.modules.model.model_endpoint
+            endpoint = without_password(model_endpoint(self.settings))
+        lines = [f"Model: {model}, contacts {endpoint}"]
         lines.append(f"Sessions: {self.sessions.store.description}")
         for capability in self.capabilities:
             lines += capability.describe(address)
@@ -139,13 +140,14 @@ class Runtime:
                         await asyncio.wait({ending})
 
     def tools(self) -> list[Any]:
-        """Return the tools of every turn; the agent's own tools win name conflicts."""
+        """Return the tools of every turn; in a name conflict, the agent's own tool wins."""
         return [*self._tools_by_name().values()]
 
     def _tools_by_name(self) -> dict[str, Any]:
         tools = dict[str, Any]()
-        added = [tool for capability in self.overriding("tools") for tool in capability.tools()]
-        for tool in [*self.modules.agent.TOOLS, *added]:
+        capabilities = self.overriding("tools")
+        more_tools = [tool for capability in capabilities for tool in capability.tools()]
+        for tool in [*self.modules.agent.TOOLS, *more_tools]:
             name = getattr(tool, "tool_name", "") or getattr(tool, "name", "")
             if not name:
                 kind = getattr(tool, "__name__", type(tool).__name__)
@@ -187,7 +189,7 @@ class Runtime:
             turn.stopped.set()
 
     def _log_refused_tool(self, error: AgentError) -> None:
-        """Log the name of the tool that the provider rejects."""
+        """Log the name of the tool that the provider rejected."""
         if name := refused_tool(error, [*self._tools_by_name()]):
             log.warning("the provider rejects tool %s: run `check`", name)
 
@@ -213,7 +215,7 @@ class Runtime:
                 log_unexpected(error)
 
     async def open(self) -> None:
-        """Open all capabilities. Raises ClickException with the detail of an AgentError."""
+        """Open all capabilities. An AgentError becomes a ClickException with its detail."""
         try:
             for capability in self.capabilities:
                 await capability.open(self)
@@ -247,25 +249,25 @@ async def take_turn(runtime: Runtime, turn: Turn) -> TurnResult:
     from .turn import answer_turn  # loads the framework
 
     async with runtime.sessions.open(turn.session_id, turn.actor) as session:
-        begun = await session.begin(turn)
-        if isinstance(begun, TurnResult):
-            if begun.reply:  # a waiting turn may have no text
-                await turn.emit(begun.reply)
-            return begun
+        stage = await session.begin(turn)
+        if isinstance(stage, TurnResult):
+            if stage.reply:  # a waiting turn may have no text
+                await turn.emit(stage.reply)
+            return stage
         try:
             async with time_limit(runtime.settings.turn_timeout_seconds) as limit:
                 options = runtime.prepare(turn)
                 agent = runtime.modules.agent
-                snapshot, added = await answer_turn(begun, agent, options, runtime.settings)
+                snapshot, new_messages = await answer_turn(stage, agent, options, runtime.settings)
         except TimeoutError:
             if not limit.expired():
                 raise
             raise AgentError("turn_timeout") from None
-        return await begun.commit(snapshot, partial(runtime.committed, turn, added))
+        return await stage.commit(snapshot, partial(runtime.committed, turn, new_messages))
 
 
 async def _call_ended(capabilities: list[Capability], turn: Turn) -> None:
-    """Call `ended` of capabilities; log their errors."""
+    """Call `ended` of all capabilities; log their errors."""
     for capability in capabilities:
         try:
             async with asyncio.timeout(ENDED_SECONDS):
@@ -287,7 +289,7 @@ async def _close(capability: Capability, seconds: float) -> None:
 
 
 def _raise_if_cancelled(error: asyncio.CancelledError) -> None:
-    """Raise the error if the current task is cancelled; otherwise log it."""
+    """Raise `error` if the current task is cancelled; otherwise log `error`."""
     if is_cancelled():
         raise error
     log_unexpected(error)

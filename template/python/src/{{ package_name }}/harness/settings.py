@@ -15,11 +15,10 @@ from .findings import Finding, diagnostic
 
 HOST_FORM = r"[A-Za-z0-9_.:\[\]-]+"
 VISIBLE = "[!-~]{1,4096}"
-VISIBLE_TEXT = "a text of visible ASCII characters"
-
+VISIBLE_TEXT = "visible ASCII characters"
 
 BOOLEANS = {"1": True, "true": True, "0": False, "false": False}
-SECRET = "(^|_|API)(KEY|PASSWORD|SECRET|TOKEN)$"  # names with secret values
+SECRET = "(^|_|API)(KEY|PASSWORD|SECRET|TOKEN)$"  # names of settings with secret values
 
 
 def integer(default: int, lowest: int, highest: int, *, required: bool = False) -> Any:
@@ -38,14 +37,14 @@ def boolean(default: bool = False, *, required: bool = False) -> Any:
 
 
 def string(form: str, allowed: str, default: str | None = "", *, required: bool = False) -> Any:
-    """Declare a setting that is a text matching `form`; `allowed` describes it."""
+    """Declare a string setting whose values match `form`; `allowed` describes them."""
     return _setting(default, _parser(form), allowed, required)
 
 
 def string_list(
     form: str, allowed: str, default: tuple[str, ...] = (), *, required: bool = False
 ) -> Any:
-    """Declare a setting that is a comma-separated tuple of texts matching `form`."""
+    """Declare a setting that is a comma-separated list of strings matching `form`."""
     parse_item = _parser(form)
 
     def parse(text: str) -> tuple[str, ...] | None:
@@ -114,7 +113,10 @@ class CoreSettings:
 
     @classmethod
     def read(cls) -> tuple[Self, list[Finding]]:
-        """Read the environment and .env; return settings and findings. Blank values are unset."""
+        """Read the environment and .env; return settings and findings.
+
+        A blank value counts as unset.
+        """
         values: dict[str, Any] = {}
         findings = read_env_file()
         for setting in fields(cls):
@@ -153,7 +155,7 @@ def is_plain_http(url: str) -> bool:
 
 
 def without_password(url: str) -> str:
-    """Return a URL, or a list of them, to show: without users, passwords and queries."""
+    """Return a URL, or a list of URLs, without users, passwords and queries."""
     without_user = re.sub(r"((?:\w[\w+.-]*://)?)[^,\s]*@", r"\1", url)
     return re.sub(r"\?[^,\s]*", "", without_user)
 
@@ -186,8 +188,8 @@ def read_env_file() -> list[Finding]:
 def proxy_variables() -> str:
     """Return the names of the proxy variables that are set."""
     names = (name for name, value in os.environ.items() if value)
-    known = [name for name in names if name.upper() in {"ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY"}]
-    return ", ".join(sorted(known))
+    proxies = {"ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY"}
+    return ", ".join(sorted(name for name in names if name.upper() in proxies))
 
 
 def read_settings() -> tuple[CoreSettings, list[Finding]]:

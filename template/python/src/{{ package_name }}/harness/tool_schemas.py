@@ -27,7 +27,7 @@ INVALID_ARGUMENTS = (
     " Send the call again. Received: "
 )
 TOO_MANY = "Too many calls in one step: at most {} run."
-MAX_QUOTED_CHARS = 200  # of an invalid name or invalid arguments
+MAX_QUOTED_CHARS = 200  # from an invalid name or invalid arguments
 # The keywords whose values contain schemas: a schema, a list or a map.
 SCHEMAS = (
     *("additionalItems", "additionalProperties", "contains", "else", "if", "items", "not"),
@@ -47,7 +47,7 @@ def check_tools(declarations: list[tuple[str, str, Any]]) -> list[Finding]:
             problems.append("it has no description: tell the model when to call it")
         findings += [report(f"Tool {name}: {problem}.") for problem in problems]
     same = [name for name, number in names.items() if number > 1]
-    problem = "another tool has this name, rename it"
+    problem = "another tool has this name: rename one of them"
     return findings + [report(f"Tool {name}: {problem}.") for name in same]
 
 
@@ -87,7 +87,7 @@ def problems_of(name: str, description: str, schema: Any) -> list[str]:
 
 
 def parts_of(schema: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield each object of a schema with its path."""
+    """Yield each object in a schema, with its path."""
     if not isinstance(schema, dict):
         return
     yield path, schema

@@ -14,7 +14,7 @@ import type { CoreSettings } from '../settings.ts'
 /**
  * Create a server whose clients have `requestTimeoutSeconds` for each whole request.
  *
- * Above `maxConnections`, the longest idle connection closes.
+ * Above `maxConnections`, the server closes the connection that has been idle longest.
  */
 export function createHttpServer(app: RequestListener, settings: CoreSettings): Server {
   const limit = settings.requestTimeoutSeconds * 1000
@@ -26,7 +26,7 @@ export function createHttpServer(app: RequestListener, settings: CoreSettings): 
   return createServer(options, app)
     .on('clientError', refuse)
     .on('request', ({ socket }) => {
-      if (sockets.delete(socket)) sockets.add(socket) // the most recently used is last
+      if (sockets.delete(socket)) sockets.add(socket) // the most recently used socket is last
     })
     .on('connection', (socket: Socket) => {
       sockets.add(socket)
@@ -49,7 +49,7 @@ export async function listen(server: Listener, { host, port }: CoreSettings): Pr
   }
 }
 
-/** Return the maximum number of connections: at most half of the process's file limit. */
+/** Return the maximum number of connections: at most half the process's limit of open files. */
 function maxConnections(maxTurns: number): number {
   type Report = { userLimits?: { open_files: { soft: number | 'unlimited' } } } // not on Windows
   const { userLimits } = process.report.getReport() as Report
@@ -57,14 +57,14 @@ function maxConnections(maxTurns: number): number {
   return Math.min(256 + 4 * maxTurns, Math.floor(descriptors / 2) || Infinity)
 }
 
-/** Return the current answer, if any. */
+/** Return the response in progress, if any. */
 function answerOn(socket: Duplex): ServerResponse | undefined {
   return (socket as { _httpMessage?: ServerResponse })._httpMessage
 }
 
 function refuse(error: NodeJS.ErrnoException, socket: Duplex): void {
   const isLate = error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
-  const answer = answerOn(socket) // to an earlier request
+  const answer = answerOn(socket) // the response to an earlier request
   if (isLate && answer?.req.complete) {
     // A client that does not read would keep its connection and the memory of its body.
     if (answer.writableEnded) setTimeout(() => socket.destroy(), 1000)

@@ -12,10 +12,10 @@ import { isLoopback, splitList } from '../settings.ts'
 const LOOPBACK_ADDRESS = /^(https?:\/\/)?(localhost|127(\.\d+){3}|\[::1\])(:\d+)?$/i
 const IP_ADDRESS = /^(\d+(\.\d+){3}|\[[\da-f:.]+\])(:\d+)?$/i
 
-/** Return the value of the first header that the request has, or null. */
+/** Return the value of the first of these headers that the request has, or null. */
 export function readHeader(request: IncomingMessage, ...names: string[]): string | null {
-  const sent = names.map((name) => request.headersDistinct[name.toLowerCase()])
-  return sent.find((values) => values)?.join(', ') ?? null
+  const headers = names.map((name) => request.headersDistinct[name.toLowerCase()])
+  return headers.find((values) => values)?.join(', ') ?? null
 }
 
 /** Return the decoded path of a relative or absolute request URL. */
@@ -95,14 +95,14 @@ function authorize(request: IncomingMessage, { settings }: Runtime): void {
   // Behind a proxy with basic authentication, Authorization has the proxy's credentials.
   const token = readHeader(request, contract.TOKEN_HEADER)
   const sent = token === null ? readHeader(request, 'authorization') : `Bearer ${token}`
-  const given = (sent ?? '').replace(/^bearer /i, 'Bearer ')
+  const credentials = (sent ?? '').replace(/^bearer /i, 'Bearer ')
   const digest = (text: string) => createHash('sha256').update(text).digest() // of equal length
-  if (!timingSafeEqual(digest(given), digest(`Bearer ${settings.apiToken}`))) {
+  if (!timingSafeEqual(digest(credentials), digest(`Bearer ${settings.apiToken}`))) {
     throw new AgentError('unauthorized')
   }
 }
 
-/** Whether to stream: Accept has text/event-stream or lacks application/json. */
+/** Whether to stream: Accept contains text/event-stream or lacks application/json. */
 export function wantsEvents(request: IncomingMessage): boolean {
   const ranges = (readHeader(request, 'accept') ?? '').toLowerCase().split(',')
   const types = ranges.map((range) => range.split(';')[0]?.trim())
@@ -118,7 +118,7 @@ export async function readCall(
   const sentId = readHeader(request, contract.SESSION_HEADER)
   const isNew = sentId === null
   const sessionId = sentId ?? randomUUID()
-  // Any response has the session header.
+  // Every response has the session header, even an error.
   if (contract.SESSION_ID.test(sessionId)) response.setHeader(contract.SESSION_HEADER, sessionId)
   checkAccess(request, runtime)
   const raw = await runtime.turns.reading(() => receive(request, runtime.settings.maxBodyBytes))
@@ -165,7 +165,7 @@ export async function receive(request: IncomingMessage, maxBytes: number): Promi
   return Buffer.concat(chunks)
 }
 
-/** Parse JSON (RFC 8259) of at most 64 levels. Throws `invalid_json`. */
+/** Parse JSON (RFC 8259) with at most 64 levels of nesting. Throws `invalid_json`. */
 export function parseJson(body: Uint8Array): unknown {
   try {
     // Keep a byte order mark, which is not JSON.
@@ -186,13 +186,13 @@ export function parseJson(body: Uint8Array): unknown {
   }
 }
 
-/** Parse a body; the caller adds the headers. */
+/** Parse a body; the calling function adds the values of the headers. */
 function readBody(body: unknown, sessionId: string, runtime: Runtime): TurnRequest | Change {
   if (typeof body !== 'object' || body === null || Array.isArray(body)) {
     throw new AgentError('invalid_request', 'The body must be an object.')
   }
   const { prompt, end_session: endSession = false, fork } = body as Record<string, unknown>
-  const caller = { actor: null, key: null } // the headers have them
+  const caller = { actor: null, key: null } // added later, from the headers
   const hasPrompt = 'prompt' in body
   const asked = runtime.readRequest(body, sessionId)
   const isTurn = asked !== undefined || hasPrompt || 'replace_turn' in body

@@ -36,7 +36,7 @@ async function run(runtime: Runtime, routes: Routes): Promise<void> {
   process.exit = (code) => {
     throw new Error(`process.exit(${code})`) // a tool's exit would end all turns
   }
-  const handOver = takeOver(runtime.sessions.store) // before the first request
+  const handOver = takeOver(runtime.sessions.store) // must precede the first request
   if (!isLoopback(settings) && !apiToken) {
     const risk = `other machines can reach ${host}, and callers are not authenticated`
     announce(`Warning: ${risk}: set API_TOKEN.`)
@@ -46,7 +46,7 @@ async function run(runtime: Runtime, routes: Routes): Promise<void> {
   const lines = [...(await runtime.describe(address)), `Listening on ${address}`]
   lines.forEach(announce)
   flushCompileCache() // a killed process writes no cache for the next start
-  // Ignore errors of the log: logging them would fail again.
+  // Ignore errors of the log, because logging them would fail again.
   for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {})
   surviveLateErrors()
   await signalled

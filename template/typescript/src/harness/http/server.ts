@@ -21,7 +21,7 @@ type ServedRuntime = Runtime & { readonly capabilities: readonly Capability[] }
 /** Answers a request, or throws AgentError. */
 type Answer = (request: IncomingMessage, response: ServerResponse) => void | Promise<void>
 
-const KEEP_ALIVE = ': keep-alive\n\n' // an event-stream comment; proxies end silent requests
+const KEEP_ALIVE = ': keep-alive\n\n' // a comment, because proxies end silent requests
 
 /** The headers of each stream. X-Accel-Buffering stops nginx from buffering the reply. */
 export const STREAM_HEADERS = {
@@ -34,7 +34,11 @@ export const STREAM_HEADERS = {
 export class Events {
   readonly headers: Record<string, string> = STREAM_HEADERS
 
-  /** Return the opening events. If empty, a failure before the first text is a status. */
+  /**
+   * Return the opening events.
+   *
+   * If this is empty, a failure before the first text is reported as an HTTP status.
+   */
   formatStart(): string {
     return ''
   }
@@ -58,16 +62,16 @@ export class Events {
   }
 }
 
-/** Return the app with the routes of the contract, the owner and the capabilities. */
+/** Return the app with the routes of the contract, of the project and of the capabilities. */
 export function createApp(runtime: ServedRuntime, ownRoutes: Routes): RequestListener {
-  const pages = splitList(runtime.settings.allowedOrigins)
+  const allowedOrigins = splitList(runtime.settings.allowedOrigins)
   const routes: Record<string, Answer> = {}
 
-  /** Add routes with checks of requests. */
-  function add(added: Routes, isPublic = false, file?: string): void {
-    refuseErrors(checkRoutes(added, file))
-    for (const [name, given] of Object.entries(added)) {
-      routes[name] ??= answerOf(given, runtime, patternOf(name), isPublic)
+  /** Add routes whose requests are checked before the handler runs. */
+  function add(newRoutes: Routes, isPublic = false, file?: string): void {
+    refuseErrors(checkRoutes(newRoutes, file))
+    for (const [name, entry] of Object.entries(newRoutes)) {
+      routes[name] ??= answerOf(entry, runtime, patternOf(name), isPublic)
     }
   }
 
@@ -79,13 +83,13 @@ export function createApp(runtime: ServedRuntime, ownRoutes: Routes): RequestLis
     add(capability.publicRoutes?.() ?? {}, true, 'environment')
   }
 
-  /** Set CORS headers for ALLOWED_ORIGINS; return whether this answered a preflight. */
-  function answerPage(request: IncomingMessage, response: ServerResponse): boolean {
+  /** Set CORS headers for ALLOWED_ORIGINS; return whether this answered a preflight request. */
+  function handleCors(request: IncomingMessage, response: ServerResponse): boolean {
     const { origin, 'access-control-request-headers': headers = '' } = request.headers
-    if (!origin || !pages.includes(origin)) return false
+    if (!origin || !allowedOrigins.includes(origin)) return false
     response.setHeader('Access-Control-Allow-Origin', origin).setHeader('Vary', 'Origin')
-    const exposed = `${SESSION_HEADER}, Retry-After, WWW-Authenticate`
-    response.setHeader('Access-Control-Expose-Headers', exposed)
+    const exposedHeaders = `${SESSION_HEADER}, Retry-After, WWW-Authenticate`
+    response.setHeader('Access-Control-Expose-Headers', exposedHeaders)
     if (request.method !== 'OPTIONS') return false
     response.setHeader('Access-Control-Allow-Methods', methodsOf(namesOf(request)))
     response.setHeader('Access-Control-Allow-Headers', headers).end('OK')
@@ -101,32 +105,33 @@ export function createApp(runtime: ServedRuntime, ownRoutes: Routes): RequestLis
   async function respond(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const method = request.method?.replace(/^HEAD$/, 'GET')
     const names = namesOf(request)
-    const found = names.find((name) => name.startsWith(`${method} `))
-    if (found) return void (await routes[found]!(request, response))
+    const route = names.find((name) => name.startsWith(`${method} `))
+    if (route) return void (await routes[route]!(request, response))
     if (names.length === 0) throw new AgentError('not_found')
     response.setHeader('Allow', methodsOf(names))
     throw new AgentError('method_not_allowed')
   }
 
   const wrap = (app: RequestListener, capability: Capability) => capability.wrap?.(app) ?? app
-  const app = answering(runtime.capabilities.reduceRight(wrap, answering(respond)))
-  return (request, response) => answerPage(request, response) || app(request, response)
+  const wrapped = runtime.capabilities.reduceRight(wrap, withErrorResponses(respond))
+  const app = withErrorResponses(wrapped)
+  return (request, response) => handleCors(request, response) || app(request, response)
 }
 
 /** Return a function that checks a request, then calls the handler. */
 function answerOf(
-  given: Handler | Route,
+  entry: Handler | Route,
   runtime: Runtime,
   pattern: string,
   isPublic: boolean,
 ): Answer {
-  const { handler, types, ...options } = typeof given === 'function' ? route(given) : given
+  const { handler, types, ...options } = typeof entry === 'function' ? route(entry) : entry
   const needsToken = !isPublic && !options.public
   const { maxBytes = runtime.settings.maxBodyBytes } = options
   return async (request, response) => {
     checkAccess(request, runtime, needsToken, types)
-    let received: Promise<Uint8Array> | undefined
-    const body = () => (received ??= runtime.turns.reading(() => receive(request, maxBytes)))
+    let bytes: Promise<Uint8Array> | undefined
+    const body = () => (bytes ??= runtime.turns.reading(() => receive(request, maxBytes)))
     const call = {
       actor: needsToken ? findActor(request) : null,
       params: paramsOf(pattern, pathOf(request)) ?? {},
@@ -141,8 +146,8 @@ function answerOf(
   }
 }
 
-/** Wrap an app so that it answers its errors. */
-function answering(app: RequestListener): RequestListener {
+/** Wrap an app so that its errors become responses. */
+function withErrorResponses(app: RequestListener): RequestListener {
   return (request, response) => {
     const work = async () => app(request, response)
     work().catch((error) => fail(response, error))
@@ -186,8 +191,8 @@ function paramsOf(pattern: string, path: string): Record<string, string> | undef
   const segments = path.split('/')
   if (parts.length !== segments.length) return undefined
   const params: Record<string, string> = {}
-  for (const [at, part] of parts.entries()) {
-    const segment = segments[at]!
+  for (const [index, part] of parts.entries()) {
+    const segment = segments[index]!
     const name = /^\{(\w+)\}$/.exec(part)?.[1]
     if (name === undefined ? part !== segment : segment === '') return undefined
     if (name !== undefined) params[name] = segment
@@ -198,8 +203,9 @@ function paramsOf(pattern: string, path: string): Record<string, string> | undef
 /**
  * Run a turn, relay its output, and cancel it if the client disconnects.
  *
- * Without `events`, the reply is JSON. A stream has a comment after KEEP_ALIVE_SECONDS of silence;
- * a comment can be first only after the turn has begun.
+ * If `events` is null, the reply is JSON. After KEEP_ALIVE_SECONDS of silence, a stream sends a
+ * comment. Before the turn has begun, no comment starts the response, so that a failure can still
+ * have a status.
  */
 export async function relay(
   response: ServerResponse,
@@ -223,12 +229,12 @@ export async function relay(
   function keepAlive(): void {
     const isSilent = performance.now() - lastSent >= silence
     const canBegin = response.headersSent || turn.hasBegun
-    const isRead = !signal.aborted && !response.writableNeedDrain
-    if (isSilent && canBegin && isRead) write(KEEP_ALIVE).catch(() => {})
+    const isClientReading = !signal.aborted && !response.writableNeedDrain
+    if (isSilent && canBegin && isClientReading) write(KEEP_ALIVE).catch(() => {})
   }
   const turn = new Turn(request, async (chunk) => {
     buffered += events.formatChunk(chunk, turn)
-    // Before the first visible event, a failure is an HTTP status.
+    // Before the first visible event, a failure can still be an HTTP status.
     const isShown = typeof chunk === 'string' ? !isBlank(chunk) : !('id' in chunk)
     if (!response.headersSent && !isShown) return
     const text = buffered
@@ -275,8 +281,8 @@ async function change(runtime: Runtime, call: Change, stop: AbortController): Pr
     return { session_id: sessionId, ended: true }
   } catch (error) {
     if (error instanceof AgentError) {
-      const what = fork ? 'forked' : 'ended'
-      log('WARNING', `session ${sessionId}: not ${what}: ${error.type} ${error.detail}`.trimEnd())
+      const action = fork ? 'forked' : 'ended'
+      log('WARNING', `session ${sessionId}: not ${action}: ${error.type} ${error.detail}`.trimEnd())
     }
     throw error
   }

@@ -4,7 +4,7 @@ import { AgentError, type Turn } from '../contract.ts'
 import { causesOf, describe, log } from '../log.ts'
 
 const MAX_TRIES = 6 // per turn
-const MIN_RESULT = 500 // characters of a tool's result that stays whole
+const MIN_RESULT = 500 // characters of a tool's result that is never cut
 const MIN_PROMPT = 1000 // characters of a prompt that may be too long
 const RESULTS_TOO_LONG = 'The tool results are too long for the model. Ask for less at a time.'
 const OWN_TOO_LONG = 'The system prompt and the tools are too long for the model. Shorten them.'
@@ -22,8 +22,8 @@ const TOO_LONG = new RegExp(
 )
 // Token rate limits, for which Strands throws the same error.
 const AT_LIMIT = /rate[ _-]?limit|\bper (sec|min|hour|day|month)/i
-// HTTP statuses of these errors. An error in a stream lacks one, or has that of the stream, 500 or
-// 502, which clients invent.
+// HTTP statuses of these errors. An error in a stream has no status or the status of the stream;
+// SDKs may also report 500 or 502.
 const STATUSES = [200, 400, 413, 422, 500, 502]
 const MAX_TEXT = 4000 // characters read at the start and the end of an error
 const MARK = /… \[cut: the result was (\d+) characters long\]$/
@@ -65,7 +65,7 @@ function jsonOf(body: unknown): string {
   }
 }
 
-/** Return the number of characters in all texts of a value. */
+/** Return the number of characters in all strings of a value, without the bytes of files. */
 export function charsOf(value: unknown): number {
   if (typeof value === 'string') return value.length
   if (typeof value !== 'object' || value === null) return 0
@@ -153,9 +153,9 @@ export class Shortening {
   }
 
   /**
-   * Shorten the history; without a history, shorten the tool results of this turn.
+   * Shorten the history; if there is no history, shorten the tool results of this turn.
    *
-   * Return false for errors with other reasons. Throws `prompt_too_long` if only the prompt is
+   * Return false if the error has another reason. Throws `prompt_too_long` if only the prompt is
    * left, or `model_failed` if the prompt is short.
    */
   async shorten(error: unknown, results: CuttableResult[]): Promise<boolean> {

@@ -10,7 +10,7 @@ import type { CoreSettings } from '../settings.ts'
 
 const SECONDS = 60 // a local server may load the model first
 const MAX_TEXT = 300 // characters of the provider's message
-// Variables, besides CREDENTIALS, whose values a provider may quote.
+// Variables other than CREDENTIALS whose values a provider may quote.
 const SECRETS = ['AWS_SECRET_ACCESS_KEY', 'AWS_SESSION_TOKEN', 'AWS_BEARER_TOKEN_BEDROCK']
 
 /**
@@ -32,7 +32,7 @@ export async function callModel(
   const seconds = Math.min(SECONDS, settings.turnTimeoutSeconds)
   const late = new TimeoutError()
   const work = async (stop: AbortSignal) => {
-    // Avoid the warning of the SDK about models without a cache.
+    // Avoid the SDK's warning about models that have no cache.
     const model = module.buildModel({ ...settings, model: name, promptCache: 0 })
     await ask(model, 'Reply with one word.', 'Hello', 0, stop)
   }

@@ -8,7 +8,7 @@ import type { CoreSettings } from '../settings.ts'
 export interface Stored {
   readonly revision: string | null // null in a store without revisions
   readonly snapshot: string
-  /** Whether it is older than a snapshot that this process has loaded. */
+  /** Whether the snapshot is older than a snapshot that this process has loaded. */
   readonly isRolledBack?: boolean
 }
 
@@ -18,7 +18,7 @@ export interface SessionStore {
   readonly maxBytes: number
   /** The location, such as "in this process", without passwords. */
   readonly description: string
-  /** Whether turns are saved; `chat` prints it last. */
+  /** A sentence about whether turns are saved; `chat` prints it last. */
   readonly retentionNotice: string
 
   /** Return the latest save, or null for an unknown session. */
@@ -34,7 +34,7 @@ export interface SessionStore {
   /** Delete a session; ignore an unknown id. */
   end(sessionId: string): Promise<void>
 
-  /** Yield ids and snapshots of all readable sessions; does not restart idle times. */
+  /** Yield the ids and snapshots of all readable sessions, without restarting idle times. */
   snapshots(): AsyncIterable<[string, string]>
 }
 

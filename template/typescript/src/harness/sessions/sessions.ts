@@ -1,4 +1,4 @@
-// Sessions: a first-in-first-out queue for each, and the commit of turns.
+// Sessions: each has a first-in-first-out queue of turns, and changes only by a commit.
 
 import { randomUUID } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
@@ -10,23 +10,24 @@ import { abortOf, mustPause, pause } from '../deadline.ts'
 import type { SessionStore, Stored } from './session_store.ts'
 import type { CoreSettings } from '../settings.ts'
 
-/** The start of a turn: `at` is the index of its first message. */
+/** Where a turn starts in the messages of its session. */
 export interface TurnStart {
+  /** The index of the turn's first message. */
   at: number
   key: string | null
-  /** The data before the turn, besides messages, if the turn changed it. */
+  /** The framework's data from before the turn, except messages; set if the turn changed it. */
   other?: object
 }
 
 /** The request that created a session as a copy. */
 export interface Fork {
-  /** The request's key, or a unique text. */
+  /** The request's key, or a unique string. */
   key: string
-  /** The last copied turn. */
+  /** The number of the last copied turn. */
   turn: number
 }
 
-/** The record of a session's last turn, besides the messages. */
+/** The record of a session's last turn, except its messages. */
 export interface LastTurn {
   actor: string | null
   turn: number
@@ -43,10 +44,12 @@ export interface LastTurn {
   dropped?: boolean
 }
 
-/** An actor's session; `turns` is the number of its last turn, `savedAt` its time. */
+/** An actor's session. */
 export interface SessionInfo {
   readonly sessionId: string
+  /** The number of turns so far: the number of the last turn, even if older turns were dropped. */
   readonly turns: number
+  /** The time of the last save, in ISO 8601. */
   readonly savedAt: string
 }
 
@@ -57,7 +60,7 @@ export interface SessionTurn {
   readonly reply: string
 }
 
-/** A framework's data of a session, in its own format. */
+/** The framework's data for a session, in the framework's format. */
 export interface Data {
   messages: unknown[]
   [name: string]: unknown
@@ -71,16 +74,16 @@ export interface FrameworkSnapshot {
   data: Data
 }
 
-/** The outcome of a turn: its snapshot and its messages, in the framework's format. */
+/** The outcome of a turn, in the framework's format: the snapshot and the turn's own messages. */
 export interface TurnAnswer {
   readonly snapshot: FrameworkSnapshot
-  readonly added: unknown[]
+  readonly newMessages: unknown[]
 }
 
 /** A committed session. */
 export type Snapshot = FrameworkSnapshot & { app_data: LastTurn }
 
-export type Loaded = [Stored | null, Snapshot | null]
+export type LoadResult = [Stored | null, Snapshot | null]
 export type Message = { role: string; content: string | { type?: string; text?: string }[] }
 
 /** A turn with pending approvals. */
@@ -91,7 +94,7 @@ export interface WaitingTurn {
   /** The key of the first request. */
   readonly prompt_key: string | null
   readonly prompt: string
-  /** The text so far. */
+  /** The text of the reply so far. */
   readonly reply: string
   readonly calls: readonly { id: string; tool: string; input?: unknown }[]
   readonly messages: readonly unknown[]
@@ -106,10 +109,10 @@ export interface SessionHooks {
   /** Return the waiting turn of a session. */
   findWaiting?(session: Session): WaitingTurn | undefined
   /**
-   * Return replacements for dropped messages, to stand first in the history.
+   * Return replacements for dropped messages; the history begins with them.
    *
-   * `at` is the index of the first dropped turn, after the replacements of an earlier call; `turns`
-   * is the number of the last dropped turn.
+   * `at` is the index in `dropped` of the first message of a turn; earlier messages are
+   * replacements from a previous call. `turns` is the number of the last dropped turn.
    */
   replaceDropped?(
     turn: Turn,
@@ -134,7 +137,12 @@ export class Session {
   readonly turns: readonly TurnStart[]
   readonly fork: Fork | undefined
 
-  constructor(sessions: Sessions, id: string, actor: string | null, [stored, snapshot]: Loaded) {
+  constructor(
+    sessions: Sessions,
+    id: string,
+    actor: string | null,
+    [stored, snapshot]: LoadResult,
+  ) {
     this.sessions = sessions
     this.id = id
     this.actor = actor
@@ -165,18 +173,18 @@ export class Session {
    */
   async begin(turn: Turn): Promise<Stage | TurnResult> {
     for (const hooks of this.sessions.hooks) {
-      const begun = await hooks.beginTurn?.(this, turn)
-      if (begun) return begun
+      const stage = await hooks.beginTurn?.(this, turn)
+      if (stage) return stage
     }
     return this.findRepeated(turn) ?? this.stage(turn, turn.request.follow(this))
   }
 
-  /** Number a turn and return its stage on top of the turns before `end`. */
+  /** Number a turn and return its stage, which continues the turns before the index `end`. */
   async stage(turn: Turn, end: number): Promise<Stage> {
     turn.number = this.number + 1 - this.turns.length + end
     turn.prompt ||= textOf(this.data.messages[this.turns[end]!.at] as Message)
     this.checkSize(turn.prompt)
-    const stage = new Stage(this, turn, this.before(end))
+    const stage = new Stage(this, turn, this.historyBefore(end))
     turn.hasBegun = true
     await stage.limit()
     return stage
@@ -198,15 +206,16 @@ export class Session {
       const marks = MARKS.filter((mark) => last[mark])
       return turn.result('replayed', marks)
     }
-    const copied = this.fork?.turn ?? 0
+    const lastCopied = this.fork?.turn ?? 0
     const first = this.number - this.turns.length + 1
-    const index = this.turns.findIndex((start, at) => {
-      const isInPlace = replaces === null || replaces === first + at
-      return start.key === key && first + at > copied && isInPlace
+    const index = this.turns.findIndex((start, offset) => {
+      const number = first + offset
+      const isInPlace = replaces === null || replaces === number
+      return start.key === key && number > lastCopied && isInPlace
     })
     if (index < 0) return null
-    const kept = this.data.messages.slice(this.turns[index]?.at, this.turns[index + 1]?.at)
-    const messages = kept as Message[]
+    const end = this.turns[index + 1]?.at
+    const messages = this.data.messages.slice(this.turns[index]?.at, end) as Message[]
     turn.number = first + index
     // The reply of a turn with an output value is only its JSON.
     turn.reply = turn.request.output ? textOf(messages.at(-1)!) : replyOf(messages)
@@ -214,27 +223,27 @@ export class Session {
   }
 
   /** Return the index of a turn number (0: the last turn). Throws `invalid_request`. */
-  find(given: number): number {
+  find(turnNumber: number): number {
     const first = this.number - this.turns.length + 1
-    const number = given || this.number
+    const number = turnNumber || this.number
     if (this.turns.length === 0 || number < first || number > this.number) {
-      const unknown = `No turn ${number}: the session holds turns ${first} to ${this.number}.`
-      const message = this.turns[0] ? unknown : 'The session holds no turns.'
+      const range = `No turn ${number}: the session holds turns ${first} to ${this.number}.`
+      const message = this.turns[0] ? range : 'The session holds no turns.'
       throw new AgentError('invalid_request', message)
     }
     return number - first
   }
 
-  /** Return the history before the turn of this index. */
-  before(end: number): History {
+  /** Return the history before the turn with this index. */
+  historyBefore(end: number): History {
     const turn = this.number - this.turns.length + end
     const turns = this.turns.slice(0, end)
     const [next, ...later] = this.turns.slice(end)
     const fork = this.fork && { ...this.fork, turn: Math.min(this.fork.turn, turn) }
     if (!next) return { data: this.data, turns, turn, fork }
     const messages = this.data.messages.slice(0, next.at)
-    const changed = [next, ...later].find(({ other }) => other)
-    return { data: { ...(changed?.other ?? this.data), messages }, turns, turn, fork }
+    const change = [next, ...later].find(({ other }) => other)
+    return { data: { ...(change?.other ?? this.data), messages }, turns, turn, fork }
   }
 
   /** Throw `session_too_large` if this JSON exceeds the limit. */
@@ -245,10 +254,10 @@ export class Session {
   }
 
   /**
-   * Save without the oldest turns that exceed the limit, call `saved`, and return the JSON.
+   * Save the snapshot, call `saved`, and return the JSON.
    *
-   * Messages before the turns, such as a summary, stay if they fit. `expected` is the stored
-   * snapshot.
+   * If it is too large, drop the oldest turns first. Messages before the turns, such as a summary,
+   * stay if they fit. `expected` is the stored snapshot.
    */
   async save(
     snapshot: FrameworkSnapshot,
@@ -269,11 +278,11 @@ export class Session {
     return committed
   }
 
-  /** Delete the last turn and return its number. Throws AgentError without turns. */
+  /** Delete the last turn and return its number. Throws AgentError if the session has no turns. */
   async takeBack(): Promise<number> {
-    const { data, turn, turns, fork } = this.before(this.find(0))
+    const { data, turn, turns, fork } = this.historyBefore(this.find(0))
     const last: LastTurn = { actor: this.actor, turn, key: null, reply: '', turns, fork }
-    if (turn > 0) await this.save(savedNow({ ...this.snapshot!, data }), last, this.stored)
+    if (turn > 0) await this.save(withCurrentTime({ ...this.snapshot!, data }), last, this.stored)
     else await this.end()
     return this.number
   }
@@ -294,7 +303,7 @@ interface History {
   readonly fork: Fork | undefined
 }
 
-/** The turns that a running turn continues, until its commit. */
+/** The working copy of a session that a running turn extends and then commits. */
 export class Stage {
   readonly session: Session
   readonly turn: Turn
@@ -327,69 +336,75 @@ export class Stage {
     this.#other = withoutMessages(data)
   }
 
-  /** Cut a history above the limits to half of them. */
+  /** If the history exceeds a limit, cut it to half of that limit. */
   async limit(): Promise<void> {
     const { historyMessages, historyChars } = this.session.sessions.settings
     const { length } = this.data.messages
-    const before = charsBefore(this.data.messages)
-    const chars = before[length] ?? 0
+    const charCounts = charsBefore(this.data.messages)
+    const chars = charCounts[length] ?? 0
     // Half the limit leaves room for later turns, so that requests share a cached prefix.
     const messages = length > historyMessages ? length - Math.floor(historyMessages / 2) : 0
     const size = chars > historyChars ? chars - historyChars / 2 : 0
     if (messages === 0 && size === 0) return
-    const fitting = this.turns.find(({ at }) => at >= messages && (before[at] ?? 0) >= size)
-    await this.#shorten(fitting?.at ?? this.#lastCut())
+    const start = this.turns.find(({ at }) => at >= messages && (charCounts[at] ?? 0) >= size)
+    await this.#shorten(start?.at ?? this.#lastCut())
   }
 
-  /** Return the cut when no turn fits: a summary can replace several turns. */
+  /**
+   * Return where to cut if not even the last turn fits.
+   *
+   * A summary replaces all turns; without summaries, the last turn stays. A single turn always
+   * stays: otherwise each large turn would need a summary.
+   */
   #lastCut(): number {
-    const isReplaced = this.session.sessions.hooks.some(({ replaceDropped }) => replaceDropped)
-    const all = this.data.messages.length
-    if (isReplaced && this.turns.length !== 1) return all
+    const canReplace = this.session.sessions.hooks.some(({ replaceDropped }) => replaceDropped)
+    const end = this.data.messages.length
+    if (canReplace && this.turns.length !== 1) return end
     return this.turns.at(-1)?.at ?? 0
   }
 
-  /** Drop the messages before `end`: the start of a turn, or the end of the history. */
+  /** Drop the messages before `end`, which is the start of a turn or the end of the history. */
   async #shorten(end: number): Promise<void> {
     const { turn, session } = this
     const dropped = this.data.messages.slice(0, end)
     const front = this.turns[0]?.at ?? this.data.messages.length
     const later = this.turns.filter(({ at }) => at >= end)
-    let replaced: unknown[] | undefined
+    let summary: unknown[] | undefined
     for (const hooks of dropped.length > 0 ? session.sessions.hooks : []) {
       const last = turn.number - 1 - later.length
-      replaced ??= await hooks.replaceDropped?.(turn, dropped, front, last)
+      summary ??= await hooks.replaceDropped?.(turn, dropped, front, last)
     }
-    const summary = replaced ?? []
+    summary ??= []
+    const { length } = summary
     this.data = { ...this.data, messages: [...summary, ...this.data.messages.slice(end)] }
-    this.turns = later.map((start) => ({ ...start, at: start.at - end + summary.length }))
+    this.turns = later.map((start) => ({ ...start, at: start.at - end + length }))
     this.at = this.data.messages.length
   }
 
   /**
    * Remove the older half (by size) or all of the history before the running turn.
    *
-   * The stored session changes when the turn commits.
+   * The stored session changes only when the turn commits.
    */
   async reduce(all = false): Promise<void> {
     const { messages } = this.data
-    const added = messages.slice(this.at)
+    const resumedMessages = messages.slice(this.at)
     const history = messages.slice(0, this.at)
-    const before = charsBefore(history)
+    const charCounts = charsBefore(history)
     const later = this.turns.slice(1)
-    const half = ((before[this.turns[0]?.at ?? 0] ?? 0) + (before.at(-1) ?? 0)) / 2
-    const next = later.find(({ at }) => (before[at] ?? 0) >= half) ?? later.at(-1)
+    const half = ((charCounts[this.turns[0]?.at ?? 0] ?? 0) + (charCounts.at(-1) ?? 0)) / 2
+    const next = later.find(({ at }) => (charCounts[at] ?? 0) >= half) ?? later.at(-1)
     const end = all || !next ? this.at : next.at
     this.data = { ...this.data, messages: this.turns.length === 0 ? [] : history }
     await this.#shorten(this.turns.length === 0 ? 0 : end)
-    this.data = { ...this.data, messages: [...this.data.messages, ...added] }
+    this.data = { ...this.data, messages: [...this.data.messages, ...resumedMessages] }
   }
 
   /**
    * Save the snapshot of the turn, call `saved`, and return the result.
    *
-   * `saved` is a callback because the load of another turn can find a save with a lost reply.
-   * Throws AgentError.
+   * `saved` is a callback, because a save whose confirmation was lost may be discovered only when a
+   * later turn loads the session. Throws AgentError.
    */
   async commit(snapshot: FrameworkSnapshot, saved: () => void): Promise<TurnResult> {
     const { session, turn } = this
@@ -405,10 +420,10 @@ export class Stage {
 
   async #hold(tool: string, snapshot: FrameworkSnapshot): Promise<TurnResult> {
     for (const hooks of this.session.sessions.hooks) {
-      const kept = await hooks.holdTurn?.(this, snapshot)
-      if (kept) return kept
+      const result = await hooks.holdTurn?.(this, snapshot)
+      if (result) return result
     }
-    const what = `The tool ${tool} needs an approval, but approvals are not enabled`
+    const what = `The tool ${tool} needs approval, but approvals are not enabled`
     const detail = `tool ${tool} asks for approval`
     throw new AgentError('reply_incomplete', `${what}; this turn was not saved.`, detail)
   }
@@ -430,8 +445,8 @@ export class Sessions {
   readonly hooks: readonly SessionHooks[]
   /** By session: the number of running and queued turns, and the end of the last. */
   readonly queues = new Map<string, { turns: number; last: Promise<unknown> }>()
-  /** The latest load of each session. */
-  readonly #loads = new Map<string, Promise<Loaded>>()
+  /** The latest load by session. */
+  readonly #loads = new Map<string, Promise<LoadResult>>()
 
   constructor(settings: CoreSettings, store: SessionStore, hooks: readonly SessionHooks[] = []) {
     this.settings = settings
@@ -442,9 +457,9 @@ export class Sessions {
   /**
    * Wait for earlier turns, then load the committed session and use it. An abort ends the wait.
    *
-   * Throws AgentError: `session_forbidden` if another actor owns the session, before and after the
-   * wait (callers without an actor count as the same actor); `session_busy`, without waiting, if
-   * the queue is full; and the errors of the store.
+   * Throws AgentError: `session_forbidden` if another actor owns the session (checked before and
+   * after the wait; callers without an actor count as the same actor); `session_busy` immediately
+   * if the queue is full; and the errors of the store.
    */
   async open<T>(
     sessionId: string,
@@ -461,10 +476,10 @@ export class Sessions {
     this.queues.set(sessionId, queue)
     queue.turns++
     const { promise: end, resolve: leave } = Promise.withResolvers<void>()
-    const before = queue.last
-    queue.last = Promise.all([before, end])
+    const earlierTurns = queue.last
+    queue.last = Promise.all([earlierTurns, end])
     try {
-      await Promise.race([before, abortOf(signal)])
+      await Promise.race([earlierTurns, abortOf(signal)])
       const load = this.#load(sessionId)
       this.#loads.set(sessionId, load)
       const session = new Session(this, sessionId, actor, await load)
@@ -483,25 +498,26 @@ export class Sessions {
   /**
    * Copy the first turns of a session to a new session.
    *
-   * Throws `session_conflict` if that exists, unless a request with the same key created it.
+   * Throws `session_conflict` if the new session already exists, unless a request with the same key
+   * created it.
    */
   async fork({ sessionId, actor, fork, turns, key }: Change, signal: AbortSignal): Promise<void> {
     if (key !== null) {
-      const made = await this.open(fork, actor, signal, async (copy) => copy.fork?.key)
-      if (made === key) return
+      const copyKey = await this.open(fork, actor, signal, async (copy) => copy.fork?.key)
+      if (copyKey === key) return
     }
-    const copied = await this.open(sessionId, actor, signal, async (session) => {
-      const { data, ...history } = session.before(session.find(turns) + 1)
-      // Without a unique key, the same copy by another process would look like ours.
+    const excerpt = await this.open(sessionId, actor, signal, async (session) => {
+      const { data, ...history } = session.historyBefore(session.find(turns) + 1)
+      // A random key distinguishes this copy from an identical copy by another process.
       const source = { key: key ?? randomUUID(), turn: turns }
       const last: LastTurn = { ...history, actor, key: null, reply: '', fork: source }
-      return [savedNow({ ...session.snapshot!, data }), last] as const
+      return [withCurrentTime({ ...session.snapshot!, data }), last] as const
     })
     await this.open(fork, actor, signal, async (copy) => {
       if (key !== null && copy.fork?.key === key) return // created during the wait
-      const message = `The session ${fork} exists already: choose another id.`
+      const message = `The session ${fork} already exists: choose another id.`
       if (copy.last) throw new AgentError('session_conflict', message)
-      await copy.save(...copied, copy.stored)
+      await copy.save(...excerpt, copy.stored)
     })
   }
 
@@ -514,19 +530,19 @@ export class Sessions {
   }
 
   /**
-   * Return the sessions of an actor, forks included, the last saved first.
+   * Return the sessions of an actor, including forks, most recently saved first.
    *
    * Reads the whole store. Throws AgentError: `actor_required`, `store_unavailable`.
    */
   async list(actor: string | null): Promise<SessionInfo[]> {
     if (!actor) throw new AgentError('actor_required')
-    const found: SessionInfo[] = []
+    const sessions: SessionInfo[] = []
     for await (const [sessionId, text] of this.store.snapshots()) {
       if (mustPause()) await pause()
       const { app_data: last, created_at: savedAt } = JSON.parse(text) as Snapshot
-      if (last.actor === actor) found.push({ sessionId, turns: last.turn, savedAt })
+      if (last.actor === actor) sessions.push({ sessionId, turns: last.turn, savedAt })
     }
-    return found.sort((one, other) => other.savedAt.localeCompare(one.savedAt))
+    return sessions.sort((a, b) => b.savedAt.localeCompare(a.savedAt))
   }
 
   /** Return the turns in a session, in order. Throws like TurnRequest and `open`. */
@@ -554,7 +570,7 @@ export class Sessions {
     await this.open(sessionId, actor, signal, (session) => session.end())
   }
 
-  async #load(sessionId: string): Promise<Loaded> {
+  async #load(sessionId: string): Promise<LoadResult> {
     const stored = await this.store.load(sessionId)
     return [stored, stored?.snapshot ? JSON.parse(stored.snapshot) : null]
   }
@@ -572,12 +588,12 @@ export function findTurns({ messages }: Data): TurnStart[] {
   )
 }
 
-/** Return the text of a message, in either framework's format. */
+/** Return the text of a message in the format of Strands or of the AI SDK. */
 export function textOf({ content }: Message): string {
   return typeof content === 'string' ? content : content.map(({ text }) => text ?? '').join('')
 }
 
-/** Return the text of the assistant's messages, in either framework's format. */
+/** Return the assistant's text in messages in the format of Strands or of the AI SDK. */
 function replyOf(messages: Message[]): string {
   const replies = messages.filter(({ role }) => role === 'assistant')
   const parts = replies.flatMap(({ content }) =>
@@ -597,7 +613,7 @@ function withoutMessages(data: Data): object {
   return JSON.parse(JSON.stringify({ ...data, messages: undefined }))
 }
 
-/** Drop the oldest turns of `data` until `excess` bytes are gone; return the other turns. */
+/** Drop the oldest turns of `data` until `excess` bytes are gone; return the remaining turns. */
 function drop(data: Data, turns: readonly TurnStart[], excess: number): TurnStart[] {
   const sizes = [0]
   for (const message of data.messages) {
@@ -605,15 +621,15 @@ function drop(data: Data, turns: readonly TurnStart[], excess: number): TurnStar
   }
   const front = turns[0]?.at ?? 0
   const sizeTo = (at: number) => (sizes[at] ?? 0) - (sizes[front] ?? 0)
-  const fitting = turns.find(({ at }) => sizeTo(at) >= excess)
-  const kept = fitting ? data.messages.slice(0, front) : []
-  const start = (fitting ?? turns.at(-1))?.at ?? 0
-  data.messages = [...kept, ...data.messages.slice(start)]
+  const firstTurn = turns.find(({ at }) => sizeTo(at) >= excess)
+  const summary = firstTurn ? data.messages.slice(0, front) : []
+  const start = (firstTurn ?? turns.at(-1))?.at ?? 0
+  data.messages = [...summary, ...data.messages.slice(start)]
   const later = turns.filter(({ at }) => at >= start)
-  return later.map((turn) => ({ ...turn, at: turn.at - start + kept.length }))
+  return later.map((turn) => ({ ...turn, at: turn.at - start + summary.length }))
 }
 
-/** Return a snapshot that is saved now. */
-function savedNow<T extends object>(snapshot: T): T & { created_at: string } {
+/** Return the snapshot with the current time as `created_at`. */
+function withCurrentTime<T extends object>(snapshot: T): T & { created_at: string } {
   return { ...snapshot, created_at: new Date().toISOString() }
 }

@@ -48,27 +48,27 @@ export async function chat(args: string[], app: App): Promise<void> {
   const options = { session: text, actor: text }
   const { values, positionals } = parseArgs({ args, options, allowPositionals: true })
   const { session: sessionId = randomUUID() as string, actor = null } = values
-  const [question, ...more] = positionals
-  if (more.length > 0) throw new CommandError('Put the question in quotes.', 2)
+  const [question, ...extra] = positionals
+  if (extra.length > 0) throw new CommandError('Put the question in quotes.', 2)
   if (!SESSION_ID.test(sessionId)) throw new CommandError(ERRORS.invalid_session_id[1], 2)
   if (actor !== null && !ACTOR_ID.test(actor)) throw new CommandError(ERRORS.invalid_actor[1], 2)
 
-  const isOnce = question !== undefined
-  const screen = await Screen.open(isOnce)
-  if (screen.isLive && !isOnce) greet(screen, app) // before the framework loads
+  const isSingleQuestion = question !== undefined
+  const screen = await Screen.open(isSingleQuestion)
+  if (screen.isLive && !isSingleQuestion) greet(screen, app) // before the framework loads
   const { startRuntime } = await import('../runtime.ts')
   const runtime = await startRuntime(app)
   await import('../turn.ts') // loads the framework before the first prompt
   surviveLateErrors()
   logging.hasTurns = false
-  const keyboard = isOnce ? undefined : new Keyboard(screen, Object.keys(COMMANDS))
+  const keyboard = isSingleQuestion ? undefined : new Keyboard(screen, Object.keys(COMMANDS))
   const counts = { turns: 0, failures: 0, isOver: false }
   const conversation: Conversation = { app, runtime, screen, keyboard, sessionId, actor, ...counts }
   if (runtime.actorRequired && actor === null) {
     conversation.actor = 'local-user'
     console.log(`You are ${conversation.actor}. Use \`-- --actor ID\` for another actor.`)
   }
-  if (isOnce) await handle(conversation, question)
+  if (isSingleQuestion) await handle(conversation, question)
   while (keyboard && !conversation.isOver) {
     const line = await keyboard.readPrompt()
     if (line === null || LEAVE.includes(line.trim())) break
@@ -79,7 +79,7 @@ export async function chat(args: string[], app: App): Promise<void> {
   await runtime.turns.drain(runtime.settings.shutdownGraceSeconds) // turns of tools
   await runtime.close()
   const notice = conversation.turns > 0 ? runtime.retentionNotice : 'Nothing was added to it.'
-  if (!isOnce) console.log(`\nThis was session ${conversation.sessionId}. ${notice}`)
+  if (!isSingleQuestion) console.log(`\nThis was session ${conversation.sessionId}. ${notice}`)
   process.exit(screen.isPiped && conversation.failures > 0 ? 1 : 0)
 }
 
@@ -99,13 +99,13 @@ async function handle(conversation: Conversation, line: string): Promise<void> {
   const reply = new Reply(screen)
   const controller = new AbortController()
   const { signal } = controller
-  if (keyboard) keyboard.turn = controller
+  if (keyboard) keyboard.turnAbort = controller
   else process.once('SIGINT', () => controller.abort())
   try {
     if (command) {
-      const shown = await command(conversation, signal)
+      const output = await command(conversation, signal)
       reply.stopWaiting()
-      screen.print(`${shown.replace(CONTROL, '') || 'None.'}\n`)
+      screen.print(`${output.replace(CONTROL, '') || 'None.'}\n`)
     } else if (isUnknown) {
       conversation.failures++
       console.log('Unknown command. Type /help for a list.')
@@ -116,18 +116,18 @@ async function handle(conversation: Conversation, line: string): Promise<void> {
     reply.stopWaiting()
     reply.endLine()
     if (signal.aborted) {
-      if (screen.isOnce) conversation.failures++
+      if (screen.isSingleQuestion) conversation.failures++
       if (!screen.isPiped) console.log('Interrupted: this turn was not saved.')
       conversation.isOver = screen.isPiped
     } else {
       conversation.failures++
       const failure = asAgentError(error)
-      const why = `${failure.message} ${await explain(failure, conversation.app.load)}`
-      console.log(why.trimEnd())
+      const message = `${failure.message} ${await explain(failure, conversation.app.load)}`
+      console.log(message.trimEnd())
     }
   } finally {
     reply.stopWaiting()
-    if (keyboard) keyboard.turn = undefined
+    if (keyboard) keyboard.turnAbort = undefined
   }
 }
 

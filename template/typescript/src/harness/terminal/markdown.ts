@@ -122,7 +122,7 @@ export class LiveMarkdown {
     this.#timer ??= setTimeout(() => this.#draw(), this.#pause)
   }
 
-  /** Print the rest of the text. */
+  /** Print the remaining text. */
   end(): void {
     this.#draw(true)
     this.#text = ''
@@ -141,7 +141,7 @@ export class LiveMarkdown {
     process.stdout.write(erase + lines.join(''))
     this.#rows = visible.length
     this.#text = text
-    this.#pause = Math.max(PAUSE_MS, performance.now() - start) // draw at most half of the time
+    this.#pause = Math.max(PAUSE_MS, performance.now() - start) // draw at most half the time
   }
 
   /** Return the lines of the finished blocks, and lines and text of the last block. */

@@ -9,7 +9,7 @@ import { styleText } from 'node:util'
 
 import { PROJECT } from '../enabled.ts'
 import { AgentError, type Chunk, Data, Source, type Turn } from '../contract.ts'
-import { CONTROL, logging, visible } from '../log.ts'
+import { CONTROL, escapeInvisible, logging } from '../log.ts'
 import type { LiveMarkdown } from './markdown.ts'
 
 const MAX_PROMPTS = 1000 // in the history
@@ -18,9 +18,9 @@ const PASTE_MARKS_ON = '\x1b[?2004h'
 const PASTE_MARKS_OFF = '\x1b[?2004l'
 const ERASE_LINE = '\r\x1b[K'
 
-/** The terminal or pipe; a pipe has no styles, spinner and tool calls. */
+/** The terminal or pipe; a pipe shows no styles, spinner or tool calls. */
 export class Screen {
-  readonly isOnce: boolean
+  readonly isSingleQuestion: boolean
   readonly isPiped: boolean
   readonly isLive: boolean
   Markdown: typeof LiveMarkdown | undefined // set in a terminal
@@ -28,17 +28,17 @@ export class Screen {
   #isReplying = false
   readonly #log: string[] = []
 
-  private constructor(isOnce: boolean) {
-    this.isOnce = isOnce
-    this.isPiped = isOnce || !process.stdin.isTTY
-    const isSeen = process.stdout.isTTY && process.env.TERM !== 'dumb'
-    this.isLive = isSeen && (isOnce || !this.isPiped)
+  private constructor(isSingleQuestion: boolean) {
+    this.isSingleQuestion = isSingleQuestion
+    this.isPiped = isSingleQuestion || !process.stdin.isTTY
+    const isTerminal = process.stdout.isTTY && process.env.TERM !== 'dumb'
+    this.isLive = isTerminal && (isSingleQuestion || !this.isPiped)
   }
 
   /** Return the screen of a conversation or a single question. */
-  static async open(isOnce: boolean): Promise<Screen> {
-    const screen = new Screen(isOnce)
-    if (isOnce) console.log = console.error // standard output has only the reply
+  static async open(isSingleQuestion: boolean): Promise<Screen> {
+    const screen = new Screen(isSingleQuestion)
+    if (isSingleQuestion) console.log = console.error // standard output carries only the reply
     if (!screen.isLive) return screen
     const { LiveMarkdown, wrap } = await import('./markdown.ts')
     screen.Markdown = LiveMarkdown
@@ -50,7 +50,7 @@ export class Screen {
     return screen
   }
 
-  /** Whether a reply is printing; the log waits for its end. */
+  /** Whether a reply is being printed; log lines wait until the reply ends. */
   set isReplying(isReplying: boolean) {
     this.#isReplying = isReplying
     this.#printLog()
@@ -65,7 +65,7 @@ export class Screen {
   }
 }
 
-/** The user's prompts of this and earlier conversations. */
+/** The user's prompts from this conversation and earlier conversations. */
 class History {
   lines: string[] = []
   #path = ''
@@ -82,7 +82,7 @@ class History {
     } catch {} // no home or no history
   }
 
-  /** Write a prompt, unless it has several lines, as pasted files do. */
+  /** Save a prompt, unless it has several lines, as pasted files do. */
   add(prompt: string): void {
     const line = prompt.replace(CONTROL, '')
     if (!line.trim() || line === this.lines.at(-1) || line.includes('\n')) return
@@ -96,7 +96,8 @@ class History {
 
 /** The keyboard: typed lines and Ctrl-C. */
 export class Keyboard {
-  turn: AbortController | undefined
+  /** Cancels the running turn. */
+  turnAbort: AbortController | undefined
   readonly #screen: Screen
   readonly #history: History | undefined
   readonly #lines: Interface
@@ -113,8 +114,8 @@ export class Keyboard {
     if (isLive) this.#history = new History()
     emitKeypressEvents(process.stdin)
     process.stdin.on('keypress', (_, key: Key = {}) => this.#press(key))
-    // Show input during a turn after the reply.
-    const write = { value: (text: string) => this.turn || print(text) }
+    // Echo input that is typed during a turn only after the reply, so that they do not mix.
+    const write = { value: (text: string) => this.turnAbort || print(text) }
     this.#lines = createInterface({
       input: process.stdin,
       output: isPiped ? undefined : Object.create(process.stdout, { write }),
@@ -123,7 +124,7 @@ export class Keyboard {
       completer: (line: string) => [this.#complete(line, commands), line],
     })
     this.#lines.on('history', (lines) => {
-      // The history excludes answers and lines of longer prompts.
+      // The history excludes answers to questions and single lines of multi-line prompts.
       if (this.#isAsking || this.#hasMoreLines || this.#draft) lines.shift()
     })
     this.#lines.on('line', (line) => {
@@ -163,15 +164,15 @@ export class Keyboard {
 
   /** Ask a question during a turn; its last line is the prompt. */
   readonly ask = async (question: string): Promise<string | null> => {
-    const { turn } = this
-    this.turn = undefined // shows typed characters
+    const { turnAbort } = this
+    this.turnAbort = undefined // shows typed characters
     this.#isAsking = true
     const lastLine = question.lastIndexOf('\n') + 1
     this.#screen.print(question.slice(0, lastLine)) // the editor redraws only its line
     const line = await this.read(question.slice(lastLine))
     this.#isAsking = false
-    if (line === null) this.#add(null) // ends the conversation, too
-    this.turn = turn
+    if (line === null) this.#add(null) // also ends the conversation
+    this.turnAbort = turnAbort
     return line
   }
 
@@ -196,7 +197,7 @@ export class Keyboard {
     return line
   }
 
-  /** Stop reading, so that Ctrl-C is a signal again. */
+  /** Stop reading, so that Ctrl-C sends a signal again. */
   close(): void {
     if (this.#screen.isLive) this.#screen.print(PASTE_MARKS_OFF)
     this.#lines.close()
@@ -204,12 +205,12 @@ export class Keyboard {
 
   #interrupt(): void {
     const isHalfTyped = this.#lines.line || this.#draft
-    if (this.turn && !this.turn.signal.aborted) {
+    if (this.turnAbort && !this.turnAbort.signal.aborted) {
       this.#queue = this.#isClosed ? [null] : []
-      return this.turn.abort()
+      return this.turnAbort.abort()
     }
     this.#screen.print('\n')
-    if (this.turn || !isHalfTyped) return this.#lines.close()
+    if (this.turnAbort || !isHalfTyped) return this.#lines.close()
     this.#draft = ''
     Object.assign(this.#lines, { line: '', cursor: 0 })
     this.#lines.prompt()
@@ -218,7 +219,7 @@ export class Keyboard {
 
 /** Reject a question, because no user can answer it. */
 export async function refuseQuestion(question: string): Promise<never> {
-  const detail = 'no user can answer: run `chat` without a question'
+  const detail = 'no user can answer this question: run `chat` without a prompt argument'
   throw new AgentError('invalid_request', question.trim(), detail)
 }
 
@@ -258,7 +259,7 @@ export class Reply {
     this.#screen.isReplying = false
   }
 
-  /** Await a turn and measure its time. */
+  /** Await a turn and add its time to the reply's time. */
   async follow<T>(turn: Promise<T>): Promise<T> {
     const start = performance.now()
     try {
@@ -272,17 +273,17 @@ export class Reply {
 
   /** End the reply; in a conversation, print the tokens and the time of its turns. */
   end(turns: readonly Turn[]): void {
-    if (this.#screen.isOnce) return this.endLine()
+    if (this.#screen.isSingleQuestion) return this.endLine()
     const sum = (name: 'inputTokens' | 'cachedTokens' | 'outputTokens') =>
       turns.reduce((total, turn) => total + turn.usage[name], 0).toLocaleString('en-US')
-    const given = sum('inputTokens')
+    const input = sum('inputTokens')
     const cached = sum('cachedTokens')
-    const written = sum('outputTokens')
+    const output = sum('outputTokens')
     const cache = cached === '0' ? '' : ` (${cached} cached)`
-    const tokens = `${given} tokens in${cache}, ${written} out`
+    const tokens = `${input} tokens in${cache}, ${output} out`
     const details = turns.flatMap(({ detail }) => detail || []) // such as a fallback model
     const facts = [`${this.#seconds.toFixed(1)} s`, ...details]
-    if (given !== '0' || written !== '0') facts.unshift(tokens)
+    if (input !== '0' || output !== '0') facts.unshift(tokens)
     const usage = this.#screen.isLive ? styleText('dim', facts.join(', ')) : ''
     this.#screen.print(`${usage}\n`)
   }
@@ -290,17 +291,17 @@ export class Reply {
   /** Print a chunk of the turn; a tool call becomes a line with its result. */
   readonly show = async (chunk: Chunk): Promise<void> => {
     if (typeof chunk === 'string') return this.#showText(chunk.replace(CONTROL, ''))
-    if (!this.#screen.isLive || this.#screen.isOnce) return
+    if (!this.#screen.isLive || this.#screen.isSingleQuestion) return
     this.endLine()
     if ('input' in chunk) {
       const input = JSON.stringify(chunk.input) ?? ''
-      this.#calls.set(chunk.id, `${shorten(visible(chunk.name))} ${shorten(visible(input))}`)
+      this.#calls.set(chunk.id, `${formatField(chunk.name)} ${formatField(input)}`)
     } else if (chunk instanceof Data) {
       const value = JSON.stringify(chunk.value) ?? ''
-      const line = `${shorten(visible(chunk.name))}: ${shorten(visible(value))}`
+      const line = `${formatField(chunk.name)}: ${formatField(value)}`
       this.#screen.print(`${styleText('dim', line)}\n`)
     } else if (chunk instanceof Source) {
-      const line = `source: ${shorten(visible(chunk.title))} ${shorten(visible(chunk.url), 200)}`
+      const line = `source: ${formatField(chunk.title)} ${formatField(chunk.url, 200)}`
       this.#screen.print(`${styleText('dim', line)}\n`)
     } else {
       const sign = chunk.isError ? 'failed:' : '->'
@@ -322,7 +323,12 @@ export class Reply {
   }
 }
 
-/** Return a text as a line of at most `maxChars` characters. */
+/** Shorten text to one line of at most `maxChars` characters, and escape invisible characters. */
+function formatField(text: string, maxChars?: number): string {
+  return shorten(escapeInvisible(text), maxChars)
+}
+
+/** Shorten text to one line of at most `maxChars` characters. */
 export function shorten(text: string, maxChars = 60): string {
   const line = [...text.replace(CONTROL, '').trim().replace(/\s+/g, ' ')]
   return line.length <= maxChars ? line.join('') : `${line.slice(0, maxChars - 1).join('')}…`

@@ -6,7 +6,7 @@ import type { ModelStreamEvent, StreamOptions, ToolResultBlock } from '@strands-
 /** The framework's type of a model. */
 export type LanguageModel = Model
 
-/** Repeats the conversation; the same conversation has the same reply. */
+/** Repeats the conversation; the same conversation always gets the same reply. */
 export class OfflineModel extends Model {
   /** There is nothing to configure. */
   updateConfig(): void {}
@@ -47,7 +47,7 @@ export class OfflineModel extends Model {
   }
 }
 
-/** Return a JSON object unchanged; pass any other text as the tool's first parameter. */
+/** Return a JSON object unchanged; wrap any other text as the tool's first parameter. */
 function toArguments(text = '', schema?: JSONSchema): string {
   const [[name, form] = ['text', {}]] = Object.entries(Object(schema).properties ?? {})
   try {

@@ -23,7 +23,7 @@ const CALL_NAME = new RegExp(`^${NAME}$`)
 type Add = (span: { isRecording(): boolean }, messages: unknown) => void
 type Execute = ConcurrentToolExecutor['execute']
 
-/** The data of a message with calls in `metadata.custom`. */
+/** Data of a message with calls, stored in `metadata.custom`. */
 export interface Marks {
   /** The id of the answering model, the only reader of its reasoning. */
   model?: string
@@ -35,7 +35,7 @@ export interface Marks {
   misnamed?: string[]
 }
 
-let isDone = false
+let isPatched = false
 
 /**
  * Skip the SDK's serialization of all messages for spans that are not recorded.
@@ -44,12 +44,12 @@ let isDone = false
  * behavior.
  */
 export function traceOnlyRecorded(agent: Agent): void {
-  if (isDone) return
+  if (isPatched) return
   const tracer: unknown = Reflect.get(agent, '_tracer')
   const methods: { _addEventMessages?: Add } = Object.getPrototypeOf(Object(tracer))
   const add = methods._addEventMessages
   if (typeof add !== 'function') return
-  isDone = true
+  isPatched = true
   methods._addEventMessages = function (span, messages) {
     if (span.isRecording()) add.call(this, span, messages)
   }
@@ -134,10 +134,10 @@ function startOf(start: { name: string; toolUseId: string }, ids: Set<string>): 
   const isKept = typeof id === 'string' && CALL_ID.test(id) && !ids.has(id)
   const toolUseId = isKept ? id : randomBytes(5).toString('hex').slice(0, 9) // for Mistral
   ids.add(toolUseId)
-  const valid = String(name ?? '')
+  const validName = String(name ?? '')
     .replace(/[^a-zA-Z0-9_-]/g, '_')
     .slice(0, 64)
-  return new ToolUseBlock({ ...others, name: valid || '_', toolUseId, input: {} })
+  return new ToolUseBlock({ ...others, name: validName || '_', toolUseId, input: {} })
 }
 
 function startEvent({ name, toolUseId, reasoningSignature }: ToolUseBlock): ModelStreamEvent {
@@ -172,13 +172,13 @@ function isCall(block: ContentBlock): block is ToolUseBlock {
  * Older versions and other models stored other ids.
  */
 function readable(messages: Message[], model: string): Message[] {
-  const seen = new Set<string>()
-  let renamed = new Map<string, string[]>()
+  const callIds = new Set<string>()
+  let newIds = new Map<string, string[]>()
   return messages.map((message, index) => {
     const isOwn = marksOf(message).model === model
-    const answered = new Set(resultsIn(messages[index + 1]))
-    const results = renamed
-    if (message.role === 'assistant') renamed = new Map()
+    const resultIds = new Set(resultsIn(messages[index + 1]))
+    const results = newIds
+    if (message.role === 'assistant') newIds = new Map()
     const content = message.content.flatMap((block): ContentBlock[] => {
       if (block.type === 'reasoningBlock') return isOwn ? [block] : []
       if (block.type === 'textBlock') return isBlank(block.text) ? [] : [block]
@@ -188,11 +188,11 @@ function readable(messages: Message[], model: string): Message[] {
         return [new ToolResultBlock({ ...block, toolUseId })]
       }
       if (!isCall(block)) return [block]
-      if (!answered.has(block.toolUseId)) return [] // the provider ran it
+      if (!resultIds.has(block.toolUseId)) return [] // the provider ran it
       const { name, input, toolUseId: id, reasoningSignature } = block
-      const toolUseId = CALL_ID.test(id) && !seen.has(id) ? id : hashOf(`${seen.size} ${id}`)
-      seen.add(toolUseId)
-      renamed.set(id, [...(renamed.get(id) ?? []), toolUseId])
+      const toolUseId = CALL_ID.test(id) && !callIds.has(id) ? id : hashOf(`${callIds.size} ${id}`)
+      callIds.add(toolUseId)
+      newIds.set(id, [...(newIds.get(id) ?? []), toolUseId])
       const signed = isOwn && reasoningSignature !== undefined && { reasoningSignature }
       return [new ToolUseBlock({ name, input, toolUseId, ...signed })]
     })
@@ -223,8 +223,8 @@ function textOf({ content }: CitationsBlock): TextBlock[] {
 export function repairAnswers(agent: Agent, settings: CoreSettings): void {
   agent.addMiddleware(InvokeModelStage, async function* (context, next) {
     const { model } = context
-    const checked = model instanceof CheckedModel ? model : new CheckedModel(model)
-    const events = next({ ...context, model: checked })
+    const checkedModel = model instanceof CheckedModel ? model : new CheckedModel(model)
+    const events = next({ ...context, model: checkedModel })
     const tools = new Set(context.toolSpecs.map(({ name }) => name))
     let marks: Marks = {}
     let step = await events.next()
@@ -386,7 +386,7 @@ export function textIn(part: ToolResultContent): string {
 /**
  * Throw `model_failed` unless every provider accepts the messages of a turn.
  *
- * With `isWaiting`, the last calls may lack results.
+ * If `isWaiting`, the last calls may have no results.
  */
 export function checkMessages(messages: readonly MessageData[], isWaiting: boolean): void {
   const ids = new Set<string>()
@@ -403,7 +403,7 @@ export function checkMessages(messages: readonly MessageData[], isWaiting: boole
     }
     calls = content.flatMap((block) => ('toolUse' in block ? [block.toolUse.toolUseId] : []))
     for (const id of calls) {
-      if (ids.has(id)) reject('an id of two calls')
+      if (ids.has(id)) reject('two calls with the same id')
       ids.add(id)
     }
   }

@@ -18,7 +18,7 @@ export interface AgentOptions {
 /** Options that `prepare` cannot set, with alternatives. */
 export const UNSUPPORTED_OPTIONS: Record<string, string> = {
   conversationManager: 'set HISTORY_MESSAGES',
-  messages: 'the session has them',
+  messages: 'the session provides them',
   sessionManager: 'choose a session store',
   structuredOutputSchema: 'set `output` of the TurnRequest',
 }
@@ -26,10 +26,10 @@ export const UNSUPPORTED_OPTIONS: Record<string, string> = {
 /** A tool with its name. */
 export type NamedTool = Tool
 
-/** Merge tools; the agent's own tools win name conflicts. */
-export function mergeTools(own: OwnTools, added: readonly NamedTool[]): Tools {
-  const named = [...added, ...own].map((tool): [string, Tool] => [tool.name, tool])
-  return [...new Map(named).values()]
+/** Merge tools; in a name conflict, the agent's own tool wins. */
+export function mergeTools(ownTools: OwnTools, moreTools: readonly NamedTool[]): Tools {
+  const entries = [...moreTools, ...ownTools].map((tool): [string, Tool] => [tool.name, tool])
+  return [...new Map(entries).values()]
 }
 
 /** Return the name and the description of each tool. */

@@ -54,7 +54,7 @@ export async function answerTurn(runtime: Runtime, stage: Stage): Promise<TurnAn
   const { scope, schemaVersion: schema_version, createdAt: created_at } = state
   checkMessages(messagesOf(state.data, turn).slice(stage.at), turn.waiting.length > 0)
   const snapshot = { scope, schema_version, created_at, data: state.data as unknown as Kept }
-  return { snapshot, added: agent.messages.slice(stage.at) }
+  return { snapshot, newMessages: agent.messages.slice(stage.at) }
 }
 
 /** The final tool's text, and the output value. */
@@ -63,7 +63,7 @@ interface Ending {
   output: unknown
 }
 
-/** End the turn with the results of these tools, or of the SDK's output tool. */
+/** End the turn with a result of one of these tools or of the SDK's output tool. */
 function endingOf(agent: Agent, names: readonly string[]): Ending {
   const ending: Ending = { text: '', output: undefined }
   const final = new Set<string>() // call ids
@@ -77,8 +77,8 @@ function endingOf(agent: Agent, names: readonly string[]): Ending {
   })
   agent.addHook(AfterToolsEvent, (event) => {
     const results = event.message.content.filter((block) => block.type === 'toolResultBlock')
-    const ended = results.filter(({ toolUseId }) => final.has(toolUseId))
-    const texts = ended.map(({ content }) => content.map(textIn).join('\n'))
+    const finalResults = results.filter(({ toolUseId }) => final.has(toolUseId))
+    const texts = finalResults.map(({ content }) => content.map(textIn).join('\n'))
     ending.text ||= texts.find((text) => !isBlank(text)) ?? ''
     if (ending.text) event.endTurn = ending.text
   })
@@ -130,10 +130,10 @@ async function stream(runtime: Runtime, agent: Agent, { turn, answers }: Stage):
   const limits = { turns: runtime.settings.maxSteps }
   // A cancelSignal would keep listeners that a tool does not remove.
   stop.addEventListener('abort', () => agent.cancel())
-  const given = (answers as InterruptResponseContent[] | undefined) ?? turn.prompt
+  const input = (answers as InterruptResponseContent[] | undefined) ?? turn.prompt
   const { output } = turn.request
   const schema = output && { structuredOutputSchema: output }
-  const events = agent.stream(given, { limits, ...schema })
+  const events = agent.stream(input, { limits, ...schema })
   let next
   try {
     for (next = await events.next(); !next.done; next = await events.next()) {
@@ -162,8 +162,8 @@ async function stream(runtime: Runtime, agent: Agent, { turn, answers }: Stage):
     }
   } catch (error) {
     if (error instanceof MaxTokensError) throw new AgentError('reply_incomplete', '', 'maxTokens')
-    const own = causesOf(error).find((cause) => cause instanceof AgentError)
-    throw own ?? new AgentError('model_failed', '', describe(error), { cause: error })
+    const agentError = causesOf(error).find((cause) => cause instanceof AgentError)
+    throw agentError ?? new AgentError('model_failed', '', describe(error), { cause: error })
   } finally {
     // End the SDK's spans of a cancelled turn, without waiting.
     if (!next?.done) void events.return(undefined as never).catch(() => {})
@@ -207,7 +207,7 @@ export function* toolsOf(
   for (const block of message.content) {
     if (block.type === 'toolUseBlock') {
       const { toolUseId: id, name } = block
-      // Use the received text, not `{}`. An id may be the name of a built-in property.
+      // Use the received text instead of `{}`. An id may be the name of a built-in property.
       const input = Object.hasOwn(refused, id) ? refused[id] : block.input
       yield { id, name, input }
     } else if (block.type === 'toolResultBlock') {

@@ -194,7 +194,7 @@ describe('the check before a commit', () => {
     isRefused('calls and results that differ', user, answer, result, answer)
   })
   test('rejects a turn with two calls of the same id', () => {
-    isRefused('an id of two calls', user, call, result, call, result, answer)
+    isRefused('two calls with the same id', user, call, result, call, result, answer)
   })
   test('rejects a turn with a lone surrogate', () => {
     isRefused('text that is not Unicode', user, assistant('\ud83d'))

@@ -10,7 +10,7 @@ export type Call = Parameters<Model['doStream']>[0]
 type Answer = Awaited<ReturnType<Model['doStream']>>
 export type Part = Answer['stream'] extends ReadableStream<infer Part> ? Part : never
 
-/** Repeats the conversation; the same conversation has the same reply. */
+/** Repeats the conversation; the same conversation always gets the same reply. */
 export class OfflineModel implements Model {
   readonly specificationVersion = 'v4'
   readonly provider = 'offline'
@@ -68,7 +68,7 @@ export function textOf(output: ToolResultPart['output']): string {
   return typeof value === 'string' ? value : JSON.stringify(value)
 }
 
-/** Return a JSON object unchanged; pass any other text as the tool's first parameter. */
+/** Return a JSON object unchanged; wrap any other text as the tool's first parameter. */
 function toArguments(text = '', tool?: object): string {
   const schema = tool && 'inputSchema' in tool ? tool.inputSchema : {}
   const [[name, form] = ['text', {}]] = Object.entries(Object(schema).properties ?? {})

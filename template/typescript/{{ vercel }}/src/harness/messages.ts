@@ -141,11 +141,11 @@ export class Calls {
 
   #refuse(part: CallPart, toolName: string, value?: object): RejectedCall | undefined {
     const isNamed = toolName === part.toolName
-    const given = part.input.toWellFormed()
-    const received = given.slice(0, MAX_QUOTED_CHARS).toWellFormed()
+    const sentInput = part.input.toWellFormed()
+    const received = sentInput.slice(0, MAX_QUOTED_CHARS).toWellFormed()
     const call = value
       ? { shown: value, input: value, isNamed }
-      : { shown: given, input: {}, received, isNamed }
+      : { shown: sentInput, input: {}, received, isNamed }
     if (this.#count > this.#limits.maxToolCalls) {
       return { ...call, text: tooMany(this.#limits.maxToolCalls), kind: '' }
     }
@@ -160,7 +160,7 @@ export class Calls {
   }
 }
 
-/** Cut a text to `maxChars` characters and append its length. */
+/** Cut text to `maxChars` characters and append its length. */
 function cut(text: string, maxChars: number): string {
   return cutTexts([text], maxChars)[0] ?? ''
 }
@@ -188,7 +188,7 @@ function cutOutput(output: ToolResultPart['output'], maxChars: number): ToolResu
   return { ...output, value }
 }
 
-/** Parse a JSON object with well-formed texts; return undefined for other texts. */
+/** Parse a JSON object and make its strings well formed; return undefined for any other text. */
 function readObject(text: string): object | undefined {
   if (isBlank(text)) return {} // no arguments
   try {
@@ -310,26 +310,26 @@ function withoutReferences({ providerOptions, ...part }: Item): Item {
 /**
  * Throw `model_failed` unless every provider accepts the messages of a turn.
  *
- * `before` are the earlier messages. With `isWaiting`, the last calls may lack results.
+ * `history` contains the earlier messages. If `isWaiting`, the last calls may have no results.
  */
 export function checkMessages(
-  added: readonly ModelMessage[],
-  before: readonly ModelMessage[],
+  newMessages: readonly ModelMessage[],
+  history: readonly ModelMessage[],
   isWaiting: boolean,
 ): void {
-  const fault = findFault(added, before, isWaiting)
+  const fault = findFault(newMessages, history, isWaiting)
   if (fault) throw new AgentError('model_failed', '', fault)
 }
 
 function findFault(
-  added: readonly ModelMessage[],
-  before: readonly ModelMessage[],
+  newMessages: readonly ModelMessage[],
+  history: readonly ModelMessage[],
   isWaiting: boolean,
 ): string | undefined {
-  const ids = new Set(callsIn(before))
+  const ids = new Set(callsIn(history))
   let open = new Set<unknown>()
   let role = 'none'
-  for (const message of added) {
+  for (const message of newMessages) {
     if (open.size > 0 && message.role !== 'tool') return 'a call has no result'
     if (!isNext(role, message.role)) return 'the roles do not alternate'
     const parts = partsOf(message)
@@ -341,15 +341,16 @@ function findFault(
       }
     }
     for (const id of callsIn([message])) {
-      if (ids.has(id)) return 'two calls have one id'
+      if (ids.has(id)) return 'two calls have the same id'
       ids.add(id)
       open.add(id)
     }
     role = message.role
   }
   if (!isWaiting && open.size > 0) return 'a call has no result'
-  if (!isWaiting && role !== 'assistant') return 'the last message is not of the assistant'
-  return isDeepStrictEqual(wellFormed(added), added) ? undefined : 'a text is not well formed'
+  if (!isWaiting && role !== 'assistant') return 'the last message is not from the assistant'
+  const isWellFormed = isDeepStrictEqual(wellFormed(newMessages), newMessages)
+  return isWellFormed ? undefined : 'a text is not well formed'
 }
 
 /** Whether a role may follow another role; results may span several messages. */

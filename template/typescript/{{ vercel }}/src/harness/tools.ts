@@ -21,18 +21,18 @@ export interface AgentOptions {
 /** Options that `prepare` cannot set, with alternatives. */
 export const UNSUPPORTED_OPTIONS: Record<string, string> = {
   abortSignal: 'use `currentTurn().signal`',
-  messages: 'the session has them',
+  messages: 'the session provides them',
   output: 'set `output` of the TurnRequest',
-  prompt: 'the request has it',
+  prompt: 'the request provides it',
   stopWhen: 'set MAX_STEPS, or export FINAL_TOOLS',
 }
 
 /** A tool with its name. */
 export type NamedTool = [name: string, tool: Tool]
 
-/** Merge tools; the agent's own tools win name conflicts. */
-export function mergeTools(own: OwnTools, added: readonly NamedTool[]): Tools {
-  const tools = { ...Object.fromEntries(added), ...own }
+/** Merge tools; in a name conflict, the agent's own tool wins. */
+export function mergeTools(ownTools: OwnTools, moreTools: readonly NamedTool[]): Tools {
+  const tools = { ...Object.fromEntries(moreTools), ...ownTools }
   return Object.fromEntries(Object.entries(tools).map(([name, tool]) => [name, withSchema(tool)]))
 }
 
@@ -52,9 +52,9 @@ export function describeTools(tools: OwnTools): [string, string][] {
 
 /** Return the name, the description and the JSON Schema of each tool. */
 export async function declarationsOf(tools: OwnTools): Promise<Declaration[]> {
-  const described = describeTools(tools).map(async ([name, description]): Promise<Declaration> => {
+  const results = describeTools(tools).map(async ([name, description]): Promise<Declaration> => {
     const schema = tools[name]?.inputSchema
     return [name, description, schema && (await asSchema(schema).jsonSchema)]
   })
-  return Promise.all(described)
+  return Promise.all(results)
 }

@@ -34,13 +34,13 @@ export async function answerTurn(runtime: Runtime, stage: Stage): Promise<TurnAn
   }).finally(() => shortening.report())
   const turnMessages = prompts.cut([...staged.slice(at), ...responses])
   const isWaiting = turn.waiting.length > 0
-  const added = isWaiting ? turnMessages : selfContained(turnMessages)
-  const before = stage.data.messages.slice(0, stage.at) as ModelMessage[]
-  checkMessages(added, before, isWaiting)
+  const newMessages = isWaiting ? turnMessages : selfContained(turnMessages)
+  const history = stage.data.messages.slice(0, stage.at) as ModelMessage[]
+  checkMessages(newMessages, history, isWaiting)
   // Store no system prompt: each turn uses the current SYSTEM_PROMPT.
-  const data = { messages: [...before, ...added] }
+  const data = { messages: [...history, ...newMessages] }
   const created_at = new Date().toISOString()
-  return { snapshot: { scope: 'agent', schema_version: '1.0', created_at, data }, added }
+  return { snapshot: { scope: 'agent', schema_version: '1.0', created_at, data }, newMessages }
 }
 
 /** Run the agent and return the messages of its replies. Throws AgentError. */
@@ -117,14 +117,14 @@ async function stream(
       prepareStep: async (step) => {
         await emitInvalid(turn, options.tools, calls, step.steps.at(-1))
         const all = step.messages // committed messages need no repair
-        const added = all.slice(staged.length)
+        const newMessages = all.slice(staged.length)
         // The SDK runs approved calls before the first step, but calls `stopWhen` only after steps.
-        const result = step.stepNumber === 0 ? textOfApproved(final, added) : undefined
+        const result = step.stepNumber === 0 ? textOfApproved(final, newMessages) : undefined
         if (result !== undefined) {
-          approved = [result, added]
+          approved = [result, newMessages]
           throw new Error('an approved call ends the turn')
         }
-        const mended = [...all.slice(0, staged.length), ...calls.mend(added)]
+        const mended = [...all.slice(0, staged.length), ...calls.mend(newMessages)]
         const more = await options.prepareStep?.({ ...step, messages: mended })
         const messages = more?.messages ? calls.mend(more.messages) : mended
         const model = more?.model && { model: read(more.model) }
@@ -154,7 +154,7 @@ async function stream(
     const result = textOfFinal(final, finalStep)
     if (result !== undefined) return end(result, responseMessages)
     if (rawFinishReason === 'guardrail_intervened') throw new AgentError(rawFinishReason)
-    // Without a call the reply is complete, whatever the model's reason.
+    // A reply without calls is complete, whatever reason the model gives.
     const isOver = !isBad && rawFinishReason !== 'pause_turn'
     if (!isOver || toolCalls.some((call) => !call.providerExecuted)) {
       throw new AgentError('reply_incomplete', '', finishReason)
@@ -199,11 +199,11 @@ function withProgress(tools: Options['tools'], turn: Turn): Options['tools'] {
   const entries = Object.entries(tools).map(([name, tool]) => {
     const { execute } = tool
     if (!execute) return [name, tool]
-    const run: typeof execute = async (...given) => {
-      const returned = execute(...given)
-      if (!isIterable(returned)) return returned
+    const run: typeof execute = async (...args) => {
+      const result = execute(...args)
+      if (!isIterable(result)) return result
       let last: unknown
-      for await (const value of returned) {
+      for await (const value of result) {
         last = value
         await turn.progress(value)
       }

@@ -213,7 +213,7 @@ describe('the check before a commit', () => {
     isRefused('a result has no call', user, call, results, answer)
   })
   test('rejects a turn with two calls of the same id', () => {
-    isRefused('two calls have one id', user, call, result, call, result, answer)
+    isRefused('two calls have the same id', user, call, result, call, result, answer)
   })
   test('rejects a turn with a call id of an earlier turn', () => {
     assert.throws(() => check([user, call, result, answer], [call]), { type: 'model_failed' })
@@ -226,7 +226,7 @@ describe('the check before a commit', () => {
     isRefused('a text is blank', user, blank)
   })
   test('rejects a turn without a reply', () => {
-    isRefused('the last message is not of the assistant', user, call, result)
+    isRefused('the last message is not from the assistant', user, call, result)
   })
   test('rejects a turn with a lone surrogate', () => {
     isRefused('a text is not well formed', { role: 'user', content: '\ud83d' }, answer)

@@ -312,7 +312,7 @@ async def test_a_full_queue_drops_the_oldest_turns_of_its_actor(
     await wait_until_recorded(recorder)
     assert fake.texts == ["of another actor", "second", "third"]
     assert caplog.messages == [
-        "facts: 2 turns wait to be recorded",
+        "facts: 2 turns are waiting to be recorded",
         "facts: turns not recorded: 1 (the queue is full)",
     ]
 

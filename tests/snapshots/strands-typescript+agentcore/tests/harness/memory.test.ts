@@ -310,7 +310,8 @@ describe('a queue', () => {
     queue.put({ ...ALICE, actor: 'bob' }, { payload: 'of bob', size: 1 })
     for (let turn = 1; turn <= 1002; turn++) queue.put(ALICE, { payload: `turn ${turn}`, size: 1 })
     await until(() => attempts === 2)
-    assert.match(log.join('\n'), /WARNING notes: 50 turns wait to be recorded\n.*: 100 turns wait/)
+    const warnings = /WARNING notes: 50 turns are waiting to be recorded\n.*: 100 turns are/
+    assert.match(log.join('\n'), warnings)
     assert.match(log.join('\n'), /notes: turns not recorded: 1 \(the queue is full\)/)
     isDown = false
     await queue.close(20)

@@ -8,7 +8,7 @@ export const PROJECT = 'my-agent'
 
 /** The settings of the capabilities. */
 export const SETTINGS = {
-  // Later groups win name conflicts.
+  // In a name conflict, the later group wins.
   ...MCP_SETTINGS,
 }
 export type Settings = CoreSettings & SettingsOf<typeof SETTINGS>

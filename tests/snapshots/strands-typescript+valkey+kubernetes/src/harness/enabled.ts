@@ -10,7 +10,7 @@ export const PROJECT = 'my-agent'
 
 /** The settings of the capabilities. */
 export const SETTINGS = {
-  // Later groups win name conflicts.
+  // In a name conflict, the later group wins.
   ...DECLARATION_SETTINGS,
   ...STORE_SETTINGS,
   ...VALKEY_SETTINGS,

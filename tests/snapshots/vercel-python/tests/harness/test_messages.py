@@ -153,7 +153,7 @@ def test_ids_and_names_of_an_older_version_become_valid() -> None:
 @pytest.mark.parametrize(
     ("detail", "messages"),
     [
-        ("two messages of the assistant in a row", [USER, assistant("a"), assistant("b")]),
+        ("two messages from the assistant in a row", [USER, assistant("a"), assistant("b")]),
         ("an empty message", [USER, assistant()]),
         ("a blank text", [USER, assistant(" ")]),
         (
@@ -162,7 +162,7 @@ def test_ids_and_names_of_an_older_version_become_valid() -> None:
         ),
         ("calls without results", [USER, assistant(call("a"))]),
         (
-            "two calls with one id",
+            "two calls with the same id",
             [
                 USER,
                 assistant(call("a")),
@@ -173,7 +173,7 @@ def test_ids_and_names_of_an_older_version_become_valid() -> None:
             ],
         ),
         ("a lone surrogate", [USER, assistant("\ud800")]),
-        ("the last message is not the assistant's", [USER]),
+        ("the last message is not from the assistant", [USER]),
     ],
 )
 def test_invalid_messages_fail_the_turn(detail: str, messages: list[Message]) -> None:

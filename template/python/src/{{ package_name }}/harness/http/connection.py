@@ -21,7 +21,7 @@ CHUNK_FRAME = 12  # uncounted bytes around each chunk
 
 
 def max_connections(max_turns: int) -> int:
-    """Return the maximum number of connections: at most half of the process's file limit."""
+    """Return the maximum number of connections: at most half the process's limit of open files."""
     connections = 256 + 4 * max_turns
     if sys.platform != "win32":
         from resource import RLIMIT_NOFILE, getrlimit

@@ -23,9 +23,9 @@ IP_ADDRESS = r"(\d+(\.\d+){3}|\[[\da-f:.]+\])(:\d+)?"
 
 
 def read_header(request: Request, *names: str) -> str | None:
-    """Return the value of the first header that the request has, or None."""
-    sent = [request.headers.getlist(name) for name in names]
-    return next((", ".join(values) for values in sent if values), None)
+    """Return the value of the first of these headers that the request has, or None."""
+    headers = [request.headers.getlist(name) for name in names]
+    return next((", ".join(values) for values in headers if values), None)
 
 
 def check_access(
@@ -100,14 +100,14 @@ def _authorize(request: Request, runtime: Runtime) -> None:
     # Behind a proxy with basic authentication, Authorization has the proxy's credentials.
     token = read_header(request, contract.TOKEN_HEADER)
     sent = read_header(request, "authorization") if token is None else f"Bearer {token}"
-    given = re.sub("^(?i:bearer) ", "Bearer ", sent or "")
+    credentials = re.sub("^(?i:bearer) ", "Bearer ", sent or "")
     expected = f"Bearer {runtime.settings.api_token}"
-    if runtime.settings.api_token and not compare_digest(given.encode(), expected.encode()):
+    if runtime.settings.api_token and not compare_digest(credentials.encode(), expected.encode()):
         raise AgentError("unauthorized")
 
 
 def wants_events(request: Request) -> bool:
-    """Whether to stream: Accept has text/event-stream or lacks application/json."""
+    """Whether to stream: Accept contains text/event-stream or lacks application/json."""
     ranges = ",".join(request.headers.getlist("accept")).lower().split(",")
     types = {media_range.split(";")[0].strip() for media_range in ranges}
     return "text/event-stream" in types or "application/json" not in types
@@ -165,7 +165,7 @@ def bounded(request: Request, max_bytes: int) -> Request:
         size += len(message.get("body", b""))
         if size <= max_bytes:
             return message
-        # Most clients read the answer only after they have sent the body.
+        # Most clients read the response only after they have sent the body.
         while message.get("more_body") and size <= 16 * max_bytes + 2**24:
             message = await request.receive()
             size += len(message.get("body", b""))
@@ -187,7 +187,7 @@ class _JSONRequest(Request):
 
 
 def parse_json(body: bytes) -> Any:
-    """Parse JSON (RFC 8259) of at most 64 levels. Raises `invalid_json`."""
+    """Parse JSON (RFC 8259) with at most 64 levels of nesting. Raises `invalid_json`."""
     try:
         text = body.decode()
         outside_strings = re.sub(r'"(?:[^"\\]++|\\.)*+"?', "", text, flags=re.DOTALL)
@@ -201,7 +201,7 @@ def parse_json(body: bytes) -> Any:
 
 
 def _read_body(body: Any, session_id: str, runtime: Runtime) -> TurnRequest | Change:
-    """Parse a body; the caller adds the headers."""
+    """Parse a body; the calling function adds the values of the headers."""
     if not isinstance(body, dict):
         raise AgentError("invalid_request", "The body must be an object.")
     turn = runtime.read_request(body, session_id)

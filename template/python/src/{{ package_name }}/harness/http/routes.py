@@ -1,4 +1,4 @@
-"""The check of the routes of the owner and of capabilities."""
+"""Checks the routes of the project and of capabilities."""
 
 import re
 from collections.abc import Mapping

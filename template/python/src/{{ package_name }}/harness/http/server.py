@@ -51,7 +51,7 @@ HTTP_TYPES = {
     413: "payload_too_large",
     429: "rate_limited",
 }
-KEEP_ALIVE = ": keep-alive\n\n"  # a comment of the stream: proxies end silent requests
+KEEP_ALIVE = ": keep-alive\n\n"  # a comment, because proxies end silent requests
 
 
 class Events:
@@ -63,7 +63,10 @@ class Events:
     turn: Turn  # set by `relay`
 
     def format_start(self) -> str:
-        """Return the opening events. If empty, a failure before the first text is a status."""
+        """Return the opening events.
+
+        If this is empty, a failure before the first text is reported as an HTTP status.
+        """
         return ""
 
     def format_chunk(self, chunk: contract.Chunk) -> str:
@@ -88,12 +91,13 @@ class Events:
 
 
 def create_app(runtime: Runtime) -> ASGIApp:
-    """Return the app with the routes of the contract, the owner and the capabilities."""
+    """Return the app with the routes of the contract, of the project and of the capabilities."""
     routes = [HTTPRoute("/invocations", partial(_invoke, runtime), methods=["POST"])]
 
-    def add(added: Mapping[str, Handler | Route]) -> None:
-        refuse_errors(check_routes(added, "environment"))
-        for name, route in added.items():
+    def add(new_routes: Mapping[str, Handler | Route]) -> None:
+        """Add routes whose requests are checked before the handler runs."""
+        refuse_errors(check_routes(new_routes, "environment"))
+        for name, route in new_routes.items():
             method, path = name.split(" ")
             respond = _responder(_as_route(route), runtime)
             routes.append(HTTPRoute(path, respond, methods=[method]))
@@ -108,15 +112,18 @@ def create_app(runtime: Runtime) -> ASGIApp:
     failures: dict[Any, Any] = {AgentError: _fail, HTTPException: _fail, Exception: _fail}
     middleware = [Middleware(capability.wrap) for capability in runtime.overriding("wrap")]
     if middleware:
-        middleware.insert(0, Middleware(ExceptionMiddleware, failures))  # answers their errors
-    if pages := split_list(runtime.settings.allowed_origins):
+        # Turns the errors of the middleware into responses.
+        middleware.insert(0, Middleware(ExceptionMiddleware, failures))
+    if allowed_origins := split_list(runtime.settings.allowed_origins):
         methods = sorted({method for route in routes for method in route.methods or ()})
-        exposed = [SESSION_HEADER, "Retry-After", "WWW-Authenticate"]
-        cors = Middleware(CORSMiddleware, pages, methods, ["*"], expose_headers=exposed)
-        middleware.insert(0, cors)  # outermost: rejections have CORS headers, too
+        exposed_headers = [SESSION_HEADER, "Retry-After", "WWW-Authenticate"]
+        cors = Middleware(
+            CORSMiddleware, allowed_origins, methods, ["*"], expose_headers=exposed_headers
+        )
+        middleware.insert(0, cors)  # outermost, so that rejections have CORS headers
     app = Starlette(routes=routes, middleware=middleware, exception_handlers=failures)
     app.router.redirect_slashes = False
-    app.middleware_stack = app.build_middleware_stack()  # raises errors of `wrap` at the start
+    app.middleware_stack = app.build_middleware_stack()  # an error of `wrap` must stop the start
     return app
 
 
@@ -162,7 +169,7 @@ async def relay(
 ) -> Response:
     """Run a turn, relay its output, and cancel it if the client disconnects.
 
-    Without `events`, the reply is JSON.
+    If `events` is None, the reply is JSON.
     """
     # The clock sends None.
     writer, chunks = anyio.create_memory_object_stream[contract.Chunk | None](64)
@@ -204,8 +211,8 @@ async def _stream(
 ) -> AsyncIterator[str]:
     """Yield the events of a turn, and a comment after `seconds` of silence.
 
-    Raises a failure before the first event, so that it becomes an HTTP status. A comment can be
-    first only after the turn has begun.
+    Raises a failure before the first event, so that it becomes an HTTP status. Before the turn has
+    begun, no comment starts the response, so that a failure can still have a status.
     """
     buffered = events.format_start()
     last_sent = time.monotonic()
@@ -247,8 +254,8 @@ async def _change(runtime: Runtime, call: Change) -> dict[str, Any]:
             return {"session_id": id, "fork": call.fork, "turn": call.turns}
         await runtime.sessions.end(id, actor)
     except AgentError as error:
-        what = "forked" if call.fork else "ended"
-        log.warning("session %s: not %s: %s", id, what, f"{error.type} {error.detail}".rstrip())
+        action = "forked" if call.fork else "ended"
+        log.warning("session %s: not %s: %s", id, action, f"{error.type} {error.detail}".rstrip())
         raise
     return {"session_id": id, "ended": True}
 

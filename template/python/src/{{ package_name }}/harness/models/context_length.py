@@ -11,7 +11,7 @@ from ..log import causes_of, describe
 from ..sessions.sessions import Message, Stage, chars_of
 
 MAX_TRIES = 6  # per turn
-MIN_RESULT = 500  # characters of a tool's result that stays whole
+MIN_RESULT = 500  # characters of a tool's result that is never cut
 MIN_PROMPT = 1000  # characters of a prompt that may be too long
 RESULTS_TOO_LONG = "The tool results are too long for the model. Ask for less at a time."
 OWN_TOO_LONG = "The system prompt and the tools are too long for the model. Shorten them."
@@ -29,8 +29,8 @@ TOO_LONG = re.compile(
 )
 # Token rate limits, for which Strands raises the same exception.
 AT_LIMIT = re.compile(r"rate[ _-]?limit|\bper (sec|min|hour|day|month)", re.IGNORECASE)
-# HTTP statuses of these errors. An error in a stream lacks one, or has that of the stream, 500 or
-# 502, which clients invent.
+# HTTP statuses of these errors. An error in a stream has no status or the status of the stream;
+# SDKs may also report 500 or 502.
 STATUSES = {None, 200, 400, 413, 422, 500, 502}
 MAX_TEXT = 4000  # characters read at the start and the end of an error
 CUT = "… [cut: the result was {} characters long]"
@@ -124,7 +124,7 @@ class Shortening:
         return self._stage.history
 
     async def shorten(self, error: Exception, results: Sequence[CuttableResult]) -> None:
-        """Shorten the history; without a history, shorten the tool results of this turn.
+        """Shorten the history; if there is no history, shorten the tool results of this turn.
 
         Re-raises errors with other reasons. Raises `prompt_too_long` if only the prompt is left, or
         `model_failed` if the prompt is short.

@@ -32,7 +32,7 @@ async def call_model(
     seconds = min(SECONDS, settings.turn_timeout_seconds)
     try:
         async with time_limit(seconds) as limit:
-            # Avoid the warning of the SDK about models without a cache.
+            # Avoid the SDK's warning about models that have no cache.
             model = module.build_model(replace(settings, model=name, prompt_cache=0))
             await ask(model, "Reply with one word.", "Hello", 0)
     except Exception as error:  # noqa: BLE001 (of any client)

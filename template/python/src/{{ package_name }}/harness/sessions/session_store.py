@@ -28,7 +28,7 @@ class SessionStore(Protocol):
 
     max_bytes: int  # of a snapshot
     description: str  # the location, such as "in this process"
-    retention_notice: str  # whether turns are saved; `chat` prints it last
+    retention_notice: str  # a sentence about whether turns are saved; `chat` prints it last
 
     async def load(self, session_id: str) -> Stored | None:
         """Return the latest save, or None for an unknown session."""
@@ -46,11 +46,11 @@ class SessionStore(Protocol):
         """Delete a session; ignore an unknown id."""
 
     def snapshots(self) -> AsyncIterator[tuple[str, bytes]]:
-        """Yield ids and snapshots of all readable sessions; does not restart idle times."""
+        """Yield the ids and snapshots of all readable sessions, without restarting idle times."""
 
 
 class SnapshotCache(TTLCache[str, Stored]):
-    """A cache of snapshots that drops the least recently used above its limits."""
+    """A cache of snapshots; above its limits, it drops the least recently used snapshot."""
 
     def __init__(self, settings: CoreSettings, timer: Callable[[], float] = time.monotonic) -> None:
         self._capacity = settings.session_capacity

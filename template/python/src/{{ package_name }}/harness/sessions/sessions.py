@@ -1,4 +1,4 @@
-"""Sessions: a first-in-first-out queue for each, and the commit of turns."""
+"""Sessions: each has a first-in-first-out queue of turns, and changes only by a commit."""
 
 import asyncio
 import json
@@ -38,9 +38,13 @@ The framework writes `data`; `app_data` is the LastTurn.
 
 
 class TurnStart(TypedDict):
-    """The start of a turn; `other` is the earlier data, if more than the messages changed."""
+    """Where a turn starts in the messages of its session.
 
-    at: int  # the index of its first message
+    `other` is the framework's data from before the turn, except messages; set if the turn changed
+    it.
+    """
+
+    at: int  # the index of the turn's first message
     key: str | None
     other: NotRequired[Data]
 
@@ -48,12 +52,12 @@ class TurnStart(TypedDict):
 class Fork(TypedDict):
     """The request that created a session as a copy."""
 
-    key: str  # the request's key, or a unique text
-    turn: int  # the last copied turn
+    key: str  # the request's key, or a unique string
+    turn: int  # the number of the last copied turn
 
 
 class LastTurn(Marks):
-    """The record of a session's last turn, besides the messages."""
+    """The record of a session's last turn, except its messages."""
 
     actor: str | None
     turn: int
@@ -65,7 +69,11 @@ class LastTurn(Marks):
 
 @dataclass(frozen=True)
 class SessionInfo:
-    """An actor's session; `turns` is the number of its last turn, `saved_at` its time."""
+    """An actor's session.
+
+    `turns` is the number of turns so far: the number of the last turn, even if older turns were
+    dropped. `saved_at` is the time of the last save, in ISO 8601.
+    """
 
     session_id: str
     turns: int
@@ -83,7 +91,7 @@ class SessionTurn:
 
 BINARY = {"bytes", "data", "image"}  # fields with the bytes of files
 
-Loaded = tuple[Stored | None, Snapshot | None]
+LoadResult = tuple[Stored | None, Snapshot | None]
 
 
 class PlacedRequest(TurnRequest):
@@ -125,10 +133,10 @@ class SessionHooks:
     async def replace_dropped(
         self, turn: Turn, dropped: list[Message], at: int, last: int
     ) -> list[Message] | None:
-        """Return replacements for dropped messages, to stand first in the history.
+        """Return replacements for dropped messages; the history begins with them.
 
-        `at` is the index of the first dropped turn, after the replacements of an earlier call;
-        `last` is the number of the last dropped turn.
+        `at` is the index in `dropped` of the first message of a turn; earlier messages are
+        replacements from a previous call. `last` is the number of the last dropped turn.
         """
 
     def session_ended(self, session_id: str) -> None:
@@ -138,7 +146,9 @@ class SessionHooks:
 class Session:
     """A loaded session; only its `save` replaces the committed snapshot."""
 
-    def __init__(self, sessions: "Sessions", id: str, actor: str | None, loaded: Loaded) -> None:
+    def __init__(
+        self, sessions: "Sessions", id: str, actor: str | None, loaded: LoadResult
+    ) -> None:
         self.id = id
         self.actor = actor
         self.sessions = sessions
@@ -165,8 +175,8 @@ class Session:
     @property
     def waiting(self) -> WaitingTurn | None:
         """The turn with pending approvals."""
-        found = (hooks.find_waiting(self) for hooks in self.sessions.hooks)
-        return next(filter(None, found), None)
+        turns = (hooks.find_waiting(self) for hooks in self.sessions.hooks)
+        return next(filter(None, turns), None)
 
     async def begin(self, turn: Turn) -> "Stage | TurnResult":
         """Return the stage of a turn, or the result of an earlier turn with the same key.
@@ -175,12 +185,12 @@ class Session:
         `session_too_large`.
         """
         for hooks in self.sessions.hooks:
-            if begun := await hooks.begin_turn(self, turn):
-                return begun
+            if stage := await hooks.begin_turn(self, turn):
+                return stage
         return self.find_repeated(turn) or await self.stage(turn)
 
     async def stage(self, turn: Turn, end: int | None = None) -> "Stage":
-        """Number a turn and return its stage on top of the turns before `end`."""
+        """Number a turn and return its stage, which continues the turns before the index `end`."""
         if end is None:
             end = self._find_place(turn)
         stage = Stage(self, turn, end)
@@ -209,12 +219,12 @@ class Session:
             return turn.replay(self.number, self.last["reply"], marks_of(self.last))
         bounds = [*(start["at"] for start in self.turns), len(self.data["messages"])]
         first = self.number - len(self.turns) + 1
-        copied = self.fork["turn"] if self.fork else 0
+        last_copied = self.fork["turn"] if self.fork else 0
         replaces = turn.request.replaces
         for index, start in enumerate(self.turns):
             number = first + index
             is_in_place = replaces is None or replaces == number
-            if number > copied and is_in_place and start["key"] == turn.key:
+            if number > last_copied and is_in_place and start["key"] == turn.key:
                 messages = self.data["messages"][bounds[index] : bounds[index + 1]]
                 if turn.request.output:
                     messages = messages[-1:]  # the value, without earlier texts
@@ -240,7 +250,7 @@ class Session:
     async def save(
         self, snapshot: Snapshot, last: LastTurn, saved: Callable[[], None] = lambda: None
     ) -> None:
-        """Save without the oldest turns that exceed the limit, and call `saved`."""
+        """Save the snapshot and call `saved`. If it is too large, drop the oldest turns first."""
         serialized = serialize(snapshot | {"app_data": last})
         excess = len(serialized) - self.sessions.store.max_bytes
         if excess > 0:
@@ -252,7 +262,7 @@ class Session:
         await self.sessions.store.save(self.id, serialized, expected, saved)
 
     async def claim(self, snapshot: Snapshot, last: LastTurn) -> Snapshot | None:
-        """Save, and return the stored session, which the commit of a turn expects."""
+        """Save and return the stored session, which the commit of a turn must replace."""
         await self.save(snapshot, last)
         claimed = await self.sessions.store.load(self.id)
         if not claimed or not claimed.snapshot:
@@ -262,7 +272,10 @@ class Session:
         return stored
 
     async def take_back(self) -> int:
-        """Delete the last turn and return its number. Raises AgentError without turns."""
+        """Delete the last turn and return its number.
+
+        Raises AgentError if the session has no turns.
+        """
         earlier = Excerpt(self, self.find(0))
         if earlier.number:
             await self.save(earlier.snapshot(), earlier.last_turn())
@@ -301,7 +314,7 @@ class Excerpt:
         return {**self.other, "messages": self.history}
 
     def snapshot(self) -> Snapshot:
-        """Return the session that ends here, as saved now."""
+        """Return the session that ends here, with the current time as `created_at`."""
         now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
         return {**(self.session.snapshot or {}), "data": self.data, "created_at": now}
 
@@ -316,7 +329,7 @@ class Excerpt:
 
 
 class Stage(Excerpt):
-    """The turns that a running turn continues, until its commit."""
+    """The working copy of a session that a running turn extends and then commits."""
 
     def __init__(self, session: Session, turn: Turn, end: int) -> None:
         super().__init__(session, end)
@@ -342,42 +355,42 @@ class Stage(Excerpt):
         return {**other, "messages": [*self.history, *self.resumed]}
 
     async def limit(self) -> None:
-        """Cut a history above the limits to half of them."""
+        """If the history exceeds a limit, cut it to half of that limit."""
         settings = self.session.sessions.settings
-        before = _chars_before(self.history)
+        char_counts = _chars_before(self.history)
         # Half the limit leaves room for later turns, so that requests share a cached prefix.
         first = first_chars = 0
         if self.at > settings.history_messages:
             first = self.at - settings.history_messages // 2
-        if before[-1] > settings.history_chars:
-            first_chars = before[-1] - settings.history_chars // 2
+        if char_counts[-1] > settings.history_chars:
+            first_chars = char_counts[-1] - settings.history_chars // 2
         if first or first_chars:
             starts = [turn["at"] for turn in self.turns] or [0]
             end = starts[-1]
-            # A single large turn stays: otherwise every large turn would need a summary.
+            # A single turn always stays: otherwise each large turn would need a summary.
             if self.session.sessions.replaces_dropped and len(starts) > 1:
                 end = self.at
-            fits = (at for at in starts if at >= first and before[at] >= first_chars)
-            await self.shorten(next(fits, end))
+            cuts = (at for at in starts if at >= first and char_counts[at] >= first_chars)
+            await self.shorten(next(cuts, end))
 
     async def shorten(self, end: int) -> None:
-        """Drop the messages before `end`: the start of a turn, or the end of the history."""
+        """Drop the messages before `end`: the start of a turn or the end of the history."""
         dropped = self.history[:end]
         at = self.turns[0]["at"] if self.turns else self.at
-        self.turns = _moved(self.turns, end, 0)
+        self.turns = _move(self.turns, end, 0)
         self.history = self.history[end:]
         for hooks in self.session.sessions.hooks if dropped else ():
             last = self.number - len(self.turns)
-            front = await hooks.replace_dropped(self.turn, dropped, at, last)
-            if front is not None:
-                self.turns = _moved(self.turns, 0, len(front))
-                self.history = [*front, *self.history]
+            summary = await hooks.replace_dropped(self.turn, dropped, at, last)
+            if summary is not None:
+                self.turns = _move(self.turns, 0, len(summary))
+                self.history = [*summary, *self.history]
                 return
 
     async def reduce(self, *, drops_all: bool = False) -> None:
         """Remove the older half (by size) or all of the history before the running turn.
 
-        The stored session changes when the turn commits.
+        The stored session changes only when the turn commits.
         """
         later = [start["at"] for start in self.turns[1:]]
         if not self.turns:
@@ -385,15 +398,15 @@ class Stage(Excerpt):
         elif drops_all or not later:
             await self.shorten(self.at)
         else:
-            before = _chars_before(self.history)
-            half = (before[self.turns[0]["at"]] + before[-1]) / 2
-            await self.shorten(next((at for at in later if before[at] >= half), later[-1]))
+            char_counts = _chars_before(self.history)
+            half = (char_counts[self.turns[0]["at"]] + char_counts[-1]) / 2
+            await self.shorten(next((at for at in later if char_counts[at] >= half), later[-1]))
 
     async def commit(self, snapshot: Snapshot, saved: Callable[[], None]) -> TurnResult:
         """Save the snapshot of the turn, call `saved`, and return the result.
 
-        `saved` is a callback because the load of another turn can find a save with a lost reply.
-        Raises AgentError.
+        `saved` is a callback, because a save whose confirmation was lost may be discovered only
+        when a later turn loads the session. Raises AgentError.
         """
         turn = self.turn
         session = self.session
@@ -417,7 +430,7 @@ class Stage(Excerpt):
             if result := await hooks.hold_turn(self, snapshot):
                 return result
         name = self.turn.waiting[0].name
-        what = f"The tool {name} needs an approval, but approvals are not enabled"
+        what = f"The tool {name} needs approval, but approvals are not enabled"
         detail = f"tool {name} asks for approval"
         raise AgentError("reply_incomplete", f"{what}; this turn was not saved.", detail)
 
@@ -432,7 +445,7 @@ class Sessions:
         self.store = store
         self.hooks = hooks
         self._locks: dict[str, asyncio.Lock] = {}
-        self._loads: dict[str, asyncio.Task[Loaded]] = {}  # the latest load of each session
+        self._loads: dict[str, asyncio.Task[LoadResult]] = {}  # the latest load by session
         self._turns: Counter[str] = Counter()  # running or queued
 
     @property
@@ -446,8 +459,8 @@ class Sessions:
         """Wait for earlier turns, then load the committed session.
 
         Raises AgentError: `invalid_session_id`; `session_forbidden` if another actor owns the
-        session, before and after the wait (callers without an actor count as the same actor);
-        `session_busy`, without waiting, if the queue is full; and the errors of the store.
+        session (checked before and after the wait; callers without an actor count as the same
+        actor); `session_busy` immediately if the queue is full; and the errors of the store.
         """
         if not re.fullmatch(SESSION_ID, session_id):
             raise AgentError("invalid_session_id")
@@ -472,27 +485,28 @@ class Sessions:
     async def fork(self, change: Change) -> None:
         """Copy the first turns of a session to a new session.
 
-        Raises `session_conflict` if that exists, unless a request with the same key created it.
+        Raises `session_conflict` if the new session already exists, unless a request with the same
+        key created it.
         """
-        to = change.fork
+        fork_id = change.fork
         actor = change.actor
         key = change.key
         if key:
-            async with self.open(to, actor) as copy:
+            async with self.open(fork_id, actor) as copy:
                 if copy.fork and copy.fork["key"] == key:
                     return
         async with self.open(change.session_id, actor) as session:
-            copied = Excerpt(session, session.find(change.turns) + 1)
-        last = copied.last_turn()
-        # Without a unique key, the same copy by another process would look like ours.
+            excerpt = Excerpt(session, session.find(change.turns) + 1)
+        last = excerpt.last_turn()
+        # A random key distinguishes this copy from an identical copy by another process.
         last["fork"] = Fork(key=key or uuid4().hex, turn=change.turns)
-        async with self.open(to, actor) as copy:
+        async with self.open(fork_id, actor) as copy:
             if key and copy.fork and copy.fork["key"] == key:  # created during the wait
                 return
             if copy.last:
-                message = f"The session {to} exists already: choose another id."
+                message = f"The session {fork_id} already exists: choose another id."
                 raise AgentError("session_conflict", message)
-            await copy.save(copied.snapshot(), last)
+            await copy.save(excerpt.snapshot(), last)
 
     async def read(self, session_id: str, actor: str | None) -> Session:
         """Return a session to read, without waiting for a running turn. Raises like `open`."""
@@ -504,20 +518,20 @@ class Sessions:
             return session
 
     async def list(self, actor: str | None) -> Sequence[SessionInfo]:
-        """Return the sessions of an actor, forks included, the last saved first.
+        """Return the sessions of an actor, including forks, most recently saved first.
 
         Reads the whole store. Raises AgentError: `actor_required`, `store_unavailable`.
         """
         if actor is None:
             raise AgentError("actor_required")
-        found = []
+        sessions = []
         async for session_id, snapshot in self.store.snapshots():
             value = json.loads(snapshot)
             if value["app_data"]["actor"] == actor:
                 last = value["app_data"]
                 saved_at = value["created_at"]
-                found.append(SessionInfo(session_id, last["turn"], saved_at))
-        return sorted(found, key=lambda session: session.saved_at, reverse=True)
+                sessions.append(SessionInfo(session_id, last["turn"], saved_at))
+        return sorted(sessions, key=lambda session: session.saved_at, reverse=True)
 
     async def turns(self, session_id: str, actor: str | None) -> Sequence[SessionTurn]:
         """Return the turns in a session, in order. Raises like `open`."""
@@ -535,7 +549,7 @@ class Sessions:
         async with self.open(session_id, actor) as session:
             await session.end()
 
-    async def _load(self, session_id: str) -> Loaded:
+    async def _load(self, session_id: str) -> LoadResult:
         stored = await self.store.load(session_id)
         return stored, json.loads(stored.snapshot) if stored and stored.snapshot else None
 
@@ -558,13 +572,13 @@ def find_turns(data: Data) -> list[TurnStart]:
 
 
 def text_of(message: Message) -> str:
-    """Return the text of a message, in either framework's format."""
+    """Return the text of a message in the format of Strands or of the AI SDK."""
     parts = message.get("content") or message.get("parts") or []
     return "".join(part.get("text", "") for part in parts)
 
 
 def _reply_of(messages: list[Message]) -> str:
-    """Return the text of the assistant's messages, in either framework's format."""
+    """Return the assistant's text in messages in the format of Strands or of the AI SDK."""
     replies = (message for message in messages if message["role"] == "assistant")
     parts = (part for reply in replies for part in reply.get("content") or reply.get("parts") or [])
     return "".join(part.get("text", "") for part in parts if part.get("kind", "text") == "text")
@@ -576,7 +590,7 @@ def without_messages(data: Data) -> Data:
 
 
 def chars_of(value: object) -> int:
-    """Return the number of characters in all texts of a value."""
+    """Return the number of characters in all strings of a value, without the bytes of files."""
     if isinstance(value, str):
         return len(value)
     if isinstance(value, list):
@@ -598,7 +612,7 @@ def marks_of(last: LastTurn) -> Marks:
 
 
 def _drop_excess(data: Data, turns: list[TurnStart], excess: int) -> list[TurnStart]:
-    """Drop the oldest turns of `data` until `excess` bytes are gone; return the other turns.
+    """Drop the oldest turns of `data` until `excess` bytes are gone; return the remaining turns.
 
     Messages before the turns, such as a summary, stay if they fit.
     """
@@ -611,9 +625,9 @@ def _drop_excess(data: Data, turns: list[TurnStart], excess: int) -> list[TurnSt
         front = 0
         end = next((at for at in starts if ends[at] >= excess), starts[-1])
     data["messages"] = messages[:front] + messages[end:]
-    return _moved(turns, end, front)
+    return _move(turns, end, front)
 
 
-def _moved(turns: list[TurnStart], start: int, to: int) -> list[TurnStart]:
+def _move(turns: list[TurnStart], start: int, to: int) -> list[TurnStart]:
     """Return the turns from the index `start` on, moved to the index `to`."""
     return [{**turn, "at": turn["at"] - start + to} for turn in turns if turn["at"] >= start]

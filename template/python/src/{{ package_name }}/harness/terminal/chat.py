@@ -29,7 +29,7 @@ def chat(app: AgentApp, question: str | None, session: str, actor: str | None) -
     if actor is not None and not re.fullmatch(contract.ACTOR_ID, actor):
         raise click.BadParameter(contract.ERRORS["invalid_actor"][1])
     settings, findings = app.read_settings()
-    screen = open_screen(settings.project_name, is_once=question is not None)
+    screen = open_screen(settings.project_name, is_single_question=question is not None)
     model = "offline model" if settings.model == "offline" else settings.model
     screen.welcome(f"{settings.project_name}, {model}")
     # Frameworks take seconds to load, so import them after the first line.
@@ -61,11 +61,11 @@ def chat(app: AgentApp, question: str | None, session: str, actor: str | None) -
     sys.exit(code)
 
 
-def open_screen(project_name: str, is_once: bool) -> Screen:
+def open_screen(project_name: str, is_single_question: bool) -> Screen:
     """Return the screen for this terminal or pipe."""
-    is_seen = sys.stdout.isatty() and os.getenv("TERM") != "dumb"
-    if is_seen and (is_once or sys.stdin.isatty()):
+    is_terminal = sys.stdout.isatty() and os.getenv("TERM") != "dumb"
+    if is_terminal and (is_single_question or sys.stdin.isatty()):
         from .terminal import Terminal  # importing its libraries takes 0.1 s
 
-        return Terminal(project_name, is_once)
-    return Screen(is_once)
+        return Terminal(project_name, is_single_question)
+    return Screen(is_single_question)

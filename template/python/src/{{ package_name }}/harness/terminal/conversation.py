@@ -53,7 +53,7 @@ class Conversation:
 
     def _handle(self, line: str, word: str) -> None:
         match word:
-            case "/quit" | "exit" | "quit" if not self._screen.is_once:
+            case "/quit" | "exit" | "quit" if not self._screen.is_single_question:
                 self.is_over = True
             case "/help":
                 self._screen.print(HELP)
@@ -81,7 +81,7 @@ class Conversation:
             case _ if re.match(r"/\w*(\s|$)", word):  # not a path
                 self.failures += 1
                 click.echo("Unknown command. Type /help for a list.")
-            case _ if word or self._screen.is_once:
+            case _ if word or self._screen.is_single_question:
                 self._run_turns(TurnRequest(self.session_id, line, actor=self._actor))
 
     def _run_turns(self, request: TurnRequest) -> None:
@@ -101,7 +101,7 @@ class Conversation:
             self.turns += 1
             self._screen.end_reply(describe_cost(turns, seconds))
         elif self._screen.is_piped:
-            self.failures += self._screen.is_once
+            self.failures += self._screen.is_single_question
             self.is_over = True
         else:
             self._screen.end_line()

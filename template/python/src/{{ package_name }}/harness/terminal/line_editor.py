@@ -29,21 +29,21 @@ def begin_line(event: KeyPressEvent) -> None:
 
 
 class History(FileHistory):
-    """The user's prompts of this and earlier conversations."""
+    """The user's prompts from this conversation and earlier conversations."""
 
     def append_string(self, string: str) -> None:
         if string.strip():
             super().append_string(string)
 
     def store_string(self, string: str) -> None:
-        """Write a prompt, unless it has several lines, as pasted files do."""
+        """Save a prompt, unless it has several lines, as pasted files do."""
         if "\n" not in string:
             with suppress(OSError):  # such as a full disk
                 super().store_string(string)
 
 
 def open_history(project_name: str) -> History:
-    """Return the history, cut to its end; without a writable file it stays empty."""
+    """Return the history, cut to its newest part; it is empty if its file is not writable."""
     state = os.getenv("XDG_STATE_HOME", "")
     home = state if os.path.isabs(state) else os.path.expanduser("~/.local/state")
     path = Path(home, project_name, "chat_history")

@@ -25,18 +25,18 @@ Ctrl-C cancels the running turn, clears the line, or leaves if the line is empty
 
 
 class Screen:
-    """A screen without styles, spinner and tool calls."""
+    """A screen that shows no styles, spinner or tool calls."""
 
     is_live = False
 
-    def __init__(self, is_once: bool) -> None:
+    def __init__(self, is_single_question: bool) -> None:
         self.out = sys.stdout
-        self.is_once = is_once
-        self.is_piped = is_once or not sys.stdin.isatty()
+        self.is_single_question = is_single_question
+        self.is_piped = is_single_question or not sys.stdin.isatty()
         self.is_reading = False  # after Ctrl-C, a thread still reads
         self._is_at_margin = True
-        if is_once:
-            sys.stdout = sys.stderr  # `out` has only the reply
+        if is_single_question:
+            sys.stdout = sys.stderr  # `out` carries only the reply
 
     def welcome(self, title: str) -> None:
         """Print the first line in a terminal."""
@@ -47,8 +47,8 @@ class Screen:
 
     async def read(self, question: str = "") -> str | None:
         """Return the next prompt, or the answer to a question; None means the end."""
-        if self.is_once:
-            detail = "no user can answer: run `chat` without a question"
+        if self.is_single_question:
+            detail = "no user can answer this question: run `chat` without a prompt argument"
             raise AgentError("invalid_request", question.strip(), detail)
         try:
             line = await asyncio.to_thread(input, question or "> ")
@@ -70,7 +70,7 @@ class Screen:
             return None
 
     async def show(self, chunk: Chunk) -> None:
-        """Print a text of the turn."""
+        """Print text of the turn."""
         text = re.sub(CONTROL, "", chunk) if isinstance(chunk, str) else ""
         if text:
             click.echo(text, self.out, nl=False)
@@ -84,11 +84,11 @@ class Screen:
 
     def end_reply(self, cost: str) -> None:
         """End the reply; in a conversation, add a blank line."""
-        self._is_at_margin = self._is_at_margin and self.is_once
+        self._is_at_margin = self._is_at_margin and self.is_single_question
         self.end_line()
 
 
 def shorten(text: str, max_chars: int = 60) -> str:
-    """Return a text as a line of at most `max_chars` characters."""
+    """Shorten text to one line of at most `max_chars` characters."""
     line = " ".join(re.sub(CONTROL, "", text).split())
     return line if len(line) <= max_chars else f"{line[: max_chars - 1]}…"

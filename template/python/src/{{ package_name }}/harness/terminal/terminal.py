@@ -22,7 +22,7 @@ from rich.syntax import Syntax
 from rich.text import Text
 from rich.theme import Theme
 
-from ..contract import CONTROL, Chunk, ToolCall, ToolResult, visible
+from ..contract import CONTROL, Chunk, ToolCall, ToolResult, escape_invisible
 from .screen import Screen, shorten
 
 if TYPE_CHECKING:
@@ -41,13 +41,13 @@ class Terminal(Screen):
     is_live = True
     _editor: "PromptSession[str] | None" = None
 
-    def __init__(self, project_name: str, is_once: bool) -> None:
-        super().__init__(is_once)
+    def __init__(self, project_name: str, is_single_question: bool) -> None:
+        super().__init__(is_single_question)
         self._project_name = project_name
         self._is_plain = bool(os.getenv("NO_COLOR"))
         self._is_log_seen = sys.stderr.isatty()
         self._console = Console(
-            file=self.out if is_once else None,  # None: the current `sys.stdout`
+            file=self.out if is_single_question else None,  # None: the current `sys.stdout`
             color_system=None if self._is_plain else "auto",
             theme=THEME,
             highlight=False,
@@ -64,7 +64,7 @@ class Terminal(Screen):
                 handler.setStream(self)
 
     def welcome(self, title: str) -> None:
-        if not self.is_once:
+        if not self.is_single_question:
             line = Text(f"{title}. /help lists the commands; Ctrl-D leaves.")
             line.stylize("bold", 0, len(title))
             self._console.print(line)
@@ -85,9 +85,9 @@ class Terminal(Screen):
                 self._console.out(self._log.pop(0), end="", highlight=False)
 
     async def read(self, question: str = "") -> str | None:
-        if self.is_once:
+        if self.is_single_question:
             return await super().read(question)
-        # Importing it takes 0.1 s: do it after the first line.
+        # The import takes 0.1 s, so the first line comes before it.
         from .line_editor import make_editor, read_line
 
         if question:
@@ -114,11 +114,11 @@ class Terminal(Screen):
             self._is_replying = True
             return
         self._end_text()
-        if self.is_once:
+        if self.is_single_question:
             return
         if isinstance(chunk, ToolCall):
-            given = json.dumps(chunk.input, ensure_ascii=False, separators=(",", ":"))
-            self._calls[chunk.id] = f"{shorten(visible(chunk.name))} {shorten(visible(given))}"
+            arguments = json.dumps(chunk.input, ensure_ascii=False, separators=(",", ":"))
+            self._calls[chunk.id] = f"{_format_field(chunk.name)} {_format_field(arguments)}"
         elif isinstance(chunk, ToolResult):
             sign = "failed:" if chunk.is_error else "->"
             line = f"{self._calls.get(chunk.id)} {sign} {shorten(chunk.text)}"
@@ -129,7 +129,7 @@ class Terminal(Screen):
         self._live.stop()
 
     def end_reply(self, cost: str) -> None:
-        if not self.is_once:
+        if not self.is_single_question:
             self.print(cost, "dim")
 
     def _make_live(self) -> Live:
@@ -154,11 +154,11 @@ class Terminal(Screen):
 
     def _draw(self, end: int) -> None:
         """Print the blocks up to `end`; draw the last block or the spinner below."""
-        ended = self._block[:end]
+        finished = self._block[:end]
         self._block = self._block[end:]
         with self._console:  # writes once
-            if ended.strip():
-                self._console.print(self._render(ended), crop=False)
+            if finished.strip():
+                self._console.print(self._render(finished), crop=False)
                 self._console.print("\n" * bool(self._block), end="")
             is_growing = self._block.strip()
             self._live.update(Tail(self._render(self._block)) if is_growing else self._spinner)
@@ -172,6 +172,11 @@ class Terminal(Screen):
 
     def _render(self, markdown: str) -> RenderableType:
         return Text(markdown.strip("\n")) if self._is_plain else Reply(markdown)
+
+
+def _format_field(text: str) -> str:
+    """Shorten text to one line, and escape invisible characters."""
+    return shorten(escape_invisible(text))
 
 
 def find_last_block(markdown: str) -> int:
@@ -227,7 +232,7 @@ class Reply(Markdown):
 
 
 class Tail:
-    """The last lines of a text that fit the terminal."""
+    """The last lines of text that fit the terminal."""
 
     def __init__(self, text: RenderableType) -> None:
         self._text = text

@@ -104,7 +104,7 @@ class Repairs:
         self._settings = settings
         self._shortening = shortening
         self._count = 0  # calls in the answer
-        self._has_begun = False  # whether the answer has content
+        self._has_begun = False  # whether the model has sent content
         self._ids = set[str]()  # call ids in the session
         self._raw = dict[str, str]()  # invalid arguments by call id
         self._errors = dict[str, str]()  # results of rejected calls by call id
@@ -119,7 +119,7 @@ class Repairs:
     async def _call_model(self, context: Any, run: Any) -> AsyncGenerator[Any, None]:
         producer = producer_of(context.model)
         messages = context.messages
-        model = cast(Model, _Repaired(context.model, self))
+        model = cast(Model, _RepairedModel(context.model, self))
         while True:
             self._ids = {use["toolUseId"] for m in messages for use in _uses(m)}
             self._raw = {}
@@ -141,20 +141,20 @@ class Repairs:
     async def _shorten(self, error: Exception, messages: list[Any]) -> list[Any]:
         """Return messages for a shorter request, and store them in the agent.
 
-        Re-raises errors with other reasons.
+        Re-raises the error if it has another reason.
         """
-        kept = self._agent.messages
-        before = len(self._shortening.history)
-        await self._shortening.shorten(error, results_in(kept[before:]))
+        stored = self._agent.messages
+        start = len(self._shortening.history)
+        await self._shortening.shorten(error, results_in(stored[start:]))
         history = Messages(self._shortening.history)
-        kept[:before] = history
-        added = Messages(messages[before:])  # may include memories
+        stored[:start] = history
+        turn_messages = Messages(messages[start:])  # may include memories
         contents = {
-            result["toolUseId"]: result["content"] for result in _results(kept[len(history) :])
+            result["toolUseId"]: result["content"] for result in _results(stored[len(history) :])
         }
-        for result in _results(added):
+        for result in _results(turn_messages):
             result["content"] = deepcopy(contents.get(result["toolUseId"], result["content"]))
-        return Messages([*deepcopy(history), *added])
+        return Messages([*deepcopy(history), *turn_messages])
 
     async def repair(self, chunks: AsyncIterable[Any]) -> AsyncGenerator[Any, None]:
         """Yield the chunks of an answer; a tool call follows when it is complete."""
@@ -270,9 +270,9 @@ class Repairs:
                 is_invalid = self._errors[id].startswith(INVALID_ARGUMENTS)
                 is_tool = name in event.agent.tool_names and is_invalid
                 # Do not log invented names.
-                known = name if is_tool else "that does not exist"
+                tool = name if is_tool else "that does not exist"
                 why = "arguments are not one JSON object" if id in self._raw else "invalid name"
-                log.warning("tool %s: %s", known, why)
+                log.warning("tool %s: %s", tool, why)
 
     def _set_results(self, event: AfterToolsEvent) -> None:
         for use, name in self._names:
@@ -313,7 +313,7 @@ def _index_of(chunk: dict[str, Any]) -> int | None:
     return index
 
 
-class _Repaired:
+class _RepairedModel:
     """A model with repaired answers."""
 
     def __init__(self, model: Model, repairs: Repairs) -> None:
@@ -390,10 +390,10 @@ def _results(messages: Iterable[Any]) -> list[Any]:
 
 def results_in(messages: Iterable[Any]) -> list[CuttableResult]:
     """Return the results in messages; `cut` changes the messages."""
-    return [*map(_cuttable, _results(messages))]
+    return [*map(_as_cuttable, _results(messages))]
 
 
-def _cuttable(result: Any) -> CuttableResult:
+def _as_cuttable(result: Any) -> CuttableResult:
     others = [part for part in result["content"] if part.keys().isdisjoint({"text", "json"})]
     texts = [
         part["text"] if "text" in part else json.dumps(part["json"], default=str)
@@ -436,8 +436,8 @@ def _with_plain_text(blocks: Iterable[Any]) -> Iterable[Any]:
 
 def to_send(messages: Iterable[Any], producer: str) -> Messages:
     """Return messages that a model accepts, even if an older version stored them."""
-    seen = set[str]()
-    sent = Messages()
+    used_ids = set[str]()
+    request = Messages()
     ids = defaultdict[str, list[str]](list)  # of the next results, by stored id
     for number, message in enumerate(messages):
         is_answer = message["role"] == "assistant"
@@ -453,22 +453,22 @@ def to_send(messages: Iterable[Any], producer: str) -> Messages:
                 continue
             if use := block.get("toolUse"):
                 old = str(use["toolUseId"])
-                given = use["input"]
-                new = old if re.fullmatch(CALL_ID, old) and old not in seen else ""
-                new = new or sha256(f"{number} {len(seen)} {old}".encode()).hexdigest()[:9]
-                seen.add(new)
+                arguments = use["input"]
+                new = old if re.fullmatch(CALL_ID, old) and old not in used_ids else ""
+                new = new or sha256(f"{number} {len(used_ids)} {old}".encode()).hexdigest()[:9]
+                used_ids.add(new)
                 ids[old].append(new)
-                arguments = well_formed_value(given) if isinstance(given, dict) else {}
+                arguments = well_formed_value(arguments) if isinstance(arguments, dict) else {}
                 content.append({"toolUse": {**use, "toolUseId": new, "input": arguments}})
             elif result := block.get("toolResult"):
-                known = ids[str(result["toolUseId"])]
-                new = known.pop(0) if known else str(result["toolUseId"])
+                new_ids = ids[str(result["toolUseId"])]
+                new = new_ids.pop(0) if new_ids else str(result["toolUseId"])
                 content.append({"toolResult": {**result, "toolUseId": new}})
             else:
                 content.append(block)
         if content:
-            sent.append({**message, "content": content})
-    return merge(sent)
+            request.append({**message, "content": content})
+    return merge(request)
 
 
 def merge(messages: Iterable[Any]) -> Messages:
@@ -486,10 +486,10 @@ def merge(messages: Iterable[Any]) -> Messages:
 def check_messages(messages: list[Any], waits: bool = False) -> None:
     """Raise `model_failed` unless every vendor accepts the messages of a turn.
 
-    With `waits`, the last calls may lack results.
+    If `waits`, the last calls may have no results.
     """
     calls = list[str]()
-    known = set[str]()
+    used_ids = set[str]()
     for number, message in enumerate(messages):
         content = message["content"]
         if message["role"] != ("assistant" if number % 2 else "user"):
@@ -503,10 +503,10 @@ def check_messages(messages: list[Any], waits: bool = False) -> None:
             _fail("calls and results differ")
         calls = [use["toolUseId"] for use in _uses(message)]
         if calls and not number % 2:
-            _fail("a call is not the model's")
-        if len({*calls}) < len(calls) or known & {*calls}:
-            _fail("two calls have one id")
-        known |= {*calls}
+            _fail("a call is not from the model")
+        if len({*calls}) < len(calls) or used_ids & {*calls}:
+            _fail("two calls have the same id")
+        used_ids |= {*calls}
         try:
             json.dumps(content, ensure_ascii=False, default=repr).encode()
         except UnicodeEncodeError:

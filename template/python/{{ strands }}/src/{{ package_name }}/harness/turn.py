@@ -44,7 +44,7 @@ UNSUPPORTED_OPTIONS = {
     "callback_handler": "use `emit` of the turn",
     "conversation_manager": "set HISTORY_MESSAGES",
     "interventions": "define INTERVENTIONS in agent.py",
-    "messages": "the session has them",
+    "messages": "the session provides them",
     "retry_strategy": "a retry would repeat sent text",
     "session_manager": "choose a session store",
     "structured_output_model": "set `output` of the TurnRequest",
@@ -70,15 +70,15 @@ async def answer_turn(
         shortening.report()
         turn.usage += _usage_of(agent)
     # SDK hooks may add consecutive messages of the same role.
-    added = merge(agent.messages[stage.at :])
+    new_messages = merge(agent.messages[stage.at :])
     if turn.request.output:
-        added = merge(_without_format_request(added))
-    agent.messages[stage.at :] = added
-    check_messages(added, waits=bool(turn.waiting))
+        new_messages = merge(_without_format_request(new_messages))
+    agent.messages[stage.at :] = new_messages
+    check_messages(new_messages, waits=bool(turn.waiting))
     # Store no system prompt: each turn uses the current SYSTEM_PROMPT.
     snapshot = agent.take_snapshot(preset="session", exclude=["messages"]).to_dict()
     snapshot["data"]["messages"] = agent.messages  # avoids the SDK's copies
-    return snapshot, added
+    return snapshot, new_messages
 
 
 def _make_agent(
@@ -112,9 +112,9 @@ def _make_agent(
 
 def _usage_of(agent: Agent) -> Usage:
     usage = agent.event_loop_metrics.accumulated_usage
-    cached = usage.get("cacheReadInputTokens", 0)
-    written = usage.get("cacheWriteInputTokens", 0)
-    return Usage(usage["inputTokens"] + cached + written, cached, usage["outputTokens"])
+    reads = usage.get("cacheReadInputTokens", 0)
+    writes = usage.get("cacheWriteInputTokens", 0)
+    return Usage(usage["inputTokens"] + reads + writes, reads, usage["outputTokens"])
 
 
 async def _stream(agent: Agent, stage: Stage, settings: CoreSettings) -> None:
@@ -162,8 +162,8 @@ async def _stream(agent: Agent, stage: Stage, settings: CoreSettings) -> None:
         raise AgentError("model_failed", detail="the stream was cut")
     if result.stop_reason not in {"end_turn", "stop_sequence"}:
         # Do not log unknown reasons, which are provider text.
-        known = result.stop_reason if result.stop_reason in get_args(StopReason) else "other"
-        raise AgentError(known if known in ERRORS else "reply_incomplete", detail=known)
+        reason = result.stop_reason if result.stop_reason in get_args(StopReason) else "other"
+        raise AgentError(reason if reason in ERRORS else "reply_incomplete", detail=reason)
     text = "".join(block.get("text", "") for block in result.message["content"])
     if turn.request.output:
         turn.output = result.structured_output
@@ -202,12 +202,12 @@ async def _show_progress(agent: Agent, turn: Turn, progress: Any) -> None:
             await turn.emit(Data("progress", progress["data"]))
 
 
-def _without_format_request(added: list[Message]) -> list[Message]:
+def _without_format_request(new_messages: list[Message]) -> list[Message]:
     """Remove the SDK's request to format a text, and that text."""
-    for number, message in enumerate(added):
+    for number, message in enumerate(new_messages):
         if number and message["role"] == "user" and "text" in message["content"][0]:
-            return [*added[: number - 1], *added[number + 1 :]]
-    return added
+            return [*new_messages[: number - 1], *new_messages[number + 1 :]]
+    return new_messages
 
 
 def describe_tools(tools: list[Any]) -> list[tuple[str, str]]:

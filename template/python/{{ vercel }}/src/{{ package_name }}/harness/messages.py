@@ -69,15 +69,15 @@ def repair(
         elif refusal(call):
             name = call.tool_name
             is_tool = name in tools and not invented_name(call)
-            known = name if is_tool else "that does not exist"
-            log.warning("tool %s: arguments are not one JSON object", known)
+            tool = name if is_tool else "that does not exist"
+            log.warning("tool %s: arguments are not one JSON object", tool)
     return calls
 
 
 def refusal(call: CallPart) -> str:
     """Return the error result of a rejected call, or "" for a valid call.
 
-    A call is rejected for invalid arguments, or above the limit of calls in a step.
+    A call is rejected if its arguments are invalid or if the step has too many calls.
     """
     metadata = _metadata(call)
     if "refused" in metadata:
@@ -160,10 +160,10 @@ def mend_stored(messages: Iterable[Message]) -> list[Message]:
 
     Older versions stored ids and names without repairs.
     """
-    return [_repaired(message) for message in messages]
+    return [_mend_message(message) for message in messages]
 
 
-def _repaired(message: Message) -> Message:
+def _mend_message(message: Message) -> Message:
     parts = list[Any]()
     for part in message.parts:
         if isinstance(part, CallPart | ResultPart):
@@ -179,14 +179,14 @@ def _repaired(message: Message) -> Message:
 def results_in(messages: Iterable[Message]) -> list[CuttableResult]:
     """Return the results in messages; `cut` changes the messages."""
     return [
-        _cuttable(message, place, part)
+        _as_cuttable(message, place, part)
         for message in messages
         for place, part in enumerate(message.parts)
         if isinstance(part, ResultPart)
     ]
 
 
-def _cuttable(message: Message, place: int, part: ResultPart) -> CuttableResult:
+def _as_cuttable(message: Message, place: int, part: ResultPart) -> CuttableResult:
     value = part.get_model_input()
     others = list[Any]()
     if isinstance(value, ai.messages.ContentOutput):
@@ -200,12 +200,12 @@ def _cuttable(message: Message, place: int, part: ResultPart) -> CuttableResult:
         shorter: Any = cut_result(text, size)
         kind = "error" if part.is_error else "json"
         if others:
-            shown = ai.messages.TextPart(text=shorter)
-            shorter = ai.messages.ContentOutput(value=[shown, *others])
+            text_part = ai.messages.TextPart(text=shorter)
+            shorter = ai.messages.ContentOutput(value=[text_part, *others])
             kind = "special"
-        changed = {"result": shorter, "result_kind": kind}
-        changed |= {"model_input": shorter, "model_input_kind": "special" if others else "json"}
-        message.parts[place] = part.model_copy(update=changed)
+        update = {"result": shorter, "result_kind": kind}
+        update |= {"model_input": shorter, "model_input_kind": "special" if others else "json"}
+        message.parts[place] = part.model_copy(update=update)
 
     return CuttableResult(len(text), cut)
 
@@ -213,22 +213,22 @@ def _cuttable(message: Message, place: int, part: ResultPart) -> CuttableResult:
 def check_messages(messages: Sequence[Message], start: int, *, waits: bool) -> None:
     """Raise `model_failed` unless every provider accepts the messages from `start` on.
 
-    With `waits`, the last calls must lack results.
+    If `waits`, the last calls must have no results.
     """
     if violation := next(_violations(messages, start, waits=waits), None):
         raise AgentError("model_failed", detail=violation)
 
 
 def _violations(messages: Sequence[Message], start: int, *, waits: bool) -> Iterator[str]:
-    known = {call.tool_call_id for message in messages[:start] for call in message.tool_calls}
-    before = "assistant"
+    used_ids = {call.tool_call_id for message in messages[:start] for call in message.tool_calls}
+    previous_role = "assistant"
     open_calls = list[str]()
-    added = messages[start:]
-    for message in added:
+    new_messages = messages[start:]
+    for message in new_messages:
         role = "assistant" if message.role == "assistant" else "user"
-        if role == before:
-            yield f"two messages of the {role} in a row"
-        before = role
+        if role == previous_role:
+            yield f"two messages from the {role} in a row"
+        previous_role = role
         if not message.parts:
             yield "an empty message"
         if any(part.kind == "text" and is_blank(part.text) for part in message.parts):
@@ -237,27 +237,27 @@ def _violations(messages: Sequence[Message], start: int, *, waits: bool) -> Iter
             yield "calls and results differ"
         open_calls = [call.tool_call_id for call in message.tool_calls]
         for id in open_calls:
-            if id in known:
-                yield "two calls with one id"
-            known.add(id)
-        text = json.dumps(_dumped(message), ensure_ascii=False, default=str)
+            if id in used_ids:
+                yield "two calls with the same id"
+            used_ids.add(id)
+        text = json.dumps(_dump_parts(message), ensure_ascii=False, default=str)
         if text != well_formed(text):
             yield "a lone surrogate"
-    if not added or before != "assistant":
-        yield "the last message is not the assistant's"
+    if not new_messages or previous_role != "assistant":
+        yield "the last message is not from the assistant"
     if bool(open_calls) != waits:
         yield "calls without results"
 
 
-def _dumped(message: Message) -> Any:
+def _dump_parts(message: Message) -> Any:
     return message.model_dump(mode="python", include={"parts"}, exclude_none=True)
 
 
-def _repair_id(call: CallPart, known: set[str]) -> None:
+def _repair_id(call: CallPart, used_ids: set[str]) -> None:
     id = call.tool_call_id
-    while id in known or not re.fullmatch(CALL_ID, id):
+    while id in used_ids or not re.fullmatch(CALL_ID, id):
         id = uuid4().hex[:9]  # Mistral requires nine letters and digits
-    known.add(id)
+    used_ids.add(id)
     call.tool_call_id = id
     call.id = id
 

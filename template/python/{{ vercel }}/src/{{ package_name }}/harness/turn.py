@@ -58,8 +58,8 @@ async def answer_turn(
     finally:
         shortening.report()
     check_messages(messages, stage.at, waits=bool(stage.turn.waiting))
-    added = messages[stage.at :]
-    return _snapshot([*stage.history, *map(_dump, added)]), added
+    new_messages = messages[stage.at :]
+    return _snapshot([*stage.history, *map(_dump, new_messages)]), new_messages
 
 
 def _dump(message: Message) -> dict[str, Any]:
@@ -183,7 +183,7 @@ class TurnAgent(ai.Agent):
         raise AgentError("reply_incomplete", detail=f"{self.settings.max_steps} steps")
 
     async def shorten(self, error: Exception, messages: list[Message]) -> None:
-        """Shorten the messages of a request. Re-raises errors with other reasons."""
+        """Shorten the messages of a request. Re-raises the error if it has another reason."""
         end = 1 + len(self.shortening.history)  # after the system prompt
         await self.shortening.shorten(error, results_in(messages[end:]))
         messages[1:end] = mend_stored(MESSAGES.validate_python(self.shortening.history))
@@ -201,7 +201,7 @@ class TurnAgent(ai.Agent):
         return next((text for text in texts if not is_blank(text)), "")
 
     def can_run(self, call: CallPart) -> bool:
-        """Whether a call is valid, by `refusal` and `invented_name`."""
+        """Whether a call has valid arguments and a valid name."""
         return not refusal(call) and not invented_name(call)
 
     async def call(self, call: CallPart) -> ai.events.ToolCallResult:
@@ -217,7 +217,7 @@ class TurnAgent(ai.Agent):
             else:
                 async with self.running:
                     result = await self.resolve(call)()
-        except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:  # ends no turns
+        except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:  # must not end other turns
             result = ai.tool_result(**ids, result=repr(error), is_error=True, exception=error)
         except KeyError as error:
             text = f"Unknown tool: {name}"
@@ -249,10 +249,10 @@ def as_tool_call(call: CallPart) -> ToolCall:
 
 def as_tool_result(part: ai.messages.ToolResultPart) -> ToolResult:
     """Convert the SDK's tool result; a file becomes its type, as in `[image]`."""
-    done = part.result
-    if isinstance(done, ai.messages.ContentOutput):
-        done = "\n".join(map(_text_of, done.value))
-    text = done if isinstance(done, str) else json.dumps(done, default=str)
+    output = part.result
+    if isinstance(output, ai.messages.ContentOutput):
+        output = "\n".join(map(_text_of, output.value))
+    text = output if isinstance(output, str) else json.dumps(output, default=str)
     return ToolResult(part.tool_call_id, text, part.is_error, value_of(text))
 
 

@@ -2,7 +2,7 @@
 
 import { Capability, type Options } from '../capability.ts'
 import { AgentError, isBlank, type Turn, type TurnRequest, type TurnResult } from '../contract.ts'
-import { visible } from '../log.ts'
+import { escapeInvisible } from '../log.ts'
 import type { Read } from '../modules.ts'
 import type { FrameworkSnapshot, Session, Stage, WaitingTurn } from '../sessions/sessions.ts'
 import type { CoreSettings, SettingsOf } from '../settings.ts'
@@ -70,8 +70,8 @@ export class Approval extends Capability<CoreSettings & SettingsOf<typeof APPROV
 
 /** Return the question for a call. Arguments cannot imitate its lines. */
 function questionOf(tool: string, input: unknown): string {
-  const name = visible(tool)
-  const args = visible(JSON.stringify(input))
+  const name = escapeInvisible(tool)
+  const args = escapeInvisible(JSON.stringify(input))
   const { length } = [...args]
   if (length <= SHORT) return `Run ${name} ${args}? [y/N/reason] `
   // A long text could end in a forged question, so the last line names the tool again.

@@ -13,8 +13,8 @@ from ..contract import (
     Turn,
     TurnRequest,
     TurnResult,
+    escape_invisible,
     is_blank,
-    visible,
     well_formed,
 )
 from ..sessions.sessions import Session, Snapshot, Stage, WaitingTurn
@@ -83,8 +83,8 @@ class Approval(Capability):
 
 def _question(tool: str, values: Any) -> str:
     """Return the question for a call. Arguments cannot imitate its lines."""
-    name = visible(tool)
-    arguments = visible(json.dumps(values, ensure_ascii=False, separators=(",", ":")))
+    name = escape_invisible(tool)
+    arguments = escape_invisible(json.dumps(values, ensure_ascii=False, separators=(",", ":")))
     if len(arguments) <= SHORT:
         return f"Run {name} {arguments}? [y/N/reason] "
     # A long text could end in a forged question, so the last line names the tool again.
