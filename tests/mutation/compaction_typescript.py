@@ -22,20 +22,20 @@ FAULTS = [
     Fault(
         "an earlier summary is summarized as what a user said",
         CAPABILITY,
-        "this.#summarize(turn, dropped.slice(0, at), dropped.slice(at))",
-        "this.#summarize(turn, [], dropped)",
+        "this.#summarize(turn, earlier, dropped.slice(at))",
+        "this.#summarize(turn, earlier.slice(at), dropped)",
     ),
     Fault(
         "the earlier summary is forgotten",
         CAPABILITY,
-        "this.#summarize(turn, dropped.slice(0, at), dropped.slice(at))",
-        "this.#summarize(turn, [], dropped.slice(at))",
+        "this.#summarize(turn, earlier, dropped.slice(at))",
+        "this.#summarize(turn, earlier.slice(at), dropped.slice(at))",
     ),
     Fault(
         "a turn that fails pays again",
         CAPABILITY,
-        "if (known === undefined) {",
-        "if (!known || digest) {",
+        "if (summary === undefined) {",
+        "if (!summary || digest) {",
     ),
     Fault(
         "a summary of other messages is taken",
