@@ -19,7 +19,12 @@ ABORT = "      for (const stop of this.tasks.values()) stop.abort(new AgentError
 
 FAULTS = [
     # Sessions.
-    Fault("two turns of a session run at once", SESSIONS, "race([earlierTurns, abort", "race([0, abort"),
+    Fault(
+        "two turns of a session run at once",
+        SESSIONS,
+        "race([earlierTurns, abort",
+        "race([0, abort",
+    ),
     Fault("a replay emits nothing", SESSIONS, "      turn.reply = last.reply\n", ""),
     Fault(
         "one turn less may wait",

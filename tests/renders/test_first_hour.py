@@ -587,7 +587,9 @@ def test_check_names_tools_without_a_description_and_of_one_name(own: Path) -> N
     assert bare != text
     assert "TOOL Tool word_count: it has no description" in said
     if same != bare:  # in the AI SDK for TypeScript, two tools of a name are no TypeScript
-        assert said.count("TOOL Tool word_count: another tool has this name: rename one of them.") == 1
+        assert (
+            said.count("TOOL Tool word_count: another tool has this name: rename one of them.") == 1
+        )
 
 
 SOCKS = [
