@@ -158,7 +158,7 @@ describe('recall', () => {
     await until(() => retrieve.mock.callCount() === 1)
     clock.advance(2)
     assert.equal((await said).reply, 'Hello.')
-    assert.match(log.join('\n'), /notes, \/users\/\{actorId\}: no answer within 1 s/)
+    assert.match(log.join('\n'), /namespace \/users\/\{actorId\} of notes: no answer within 1 s/)
     assert.doesNotMatch(log.join('\n'), /private/)
   })
 
@@ -171,7 +171,7 @@ describe('recall', () => {
     const response = await agent.say('private', 'alice')
     assert.equal(response.reply, 'Hello.')
     assert.equal(retrieve.mock.callCount(), 1)
-    assert.match(log.join('\n'), /notes, \/users\/\{actorId\}: TypeError/)
+    assert.match(log.join('\n'), /namespace \/users\/\{actorId\} of notes: TypeError/)
     assert.doesNotMatch(log.join('\n'), /private/)
   })
 
