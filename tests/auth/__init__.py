@@ -1,1 +1,0 @@
-"""Callers that a token names, tried from outside against an issuer of this machine."""

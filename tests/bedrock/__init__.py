@@ -1,1 +1,0 @@
-"""Knowledge bases of Amazon Bedrock for tests."""

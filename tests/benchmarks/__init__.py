@@ -1,1 +1,0 @@
-"""What a render costs, measured side by side with a floor."""

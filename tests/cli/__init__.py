@@ -1,1 +1,0 @@
-"""The commands of a render, in terminals and with closed streams."""

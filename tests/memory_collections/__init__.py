@@ -1,1 +1,0 @@
-"""Memory collections, in both languages: the rules of `check`, ranges and versions."""

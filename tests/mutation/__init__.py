@@ -1,1 +1,0 @@
-"""Seeded faults: a render's own tests are good enough when they fail for each of these."""

@@ -1,1 +1,0 @@
-"""Helpers that several rooms of tests share, and the tests of these."""

@@ -1,1 +1,0 @@
-"""The template's own source: questions, checks, snapshots, releases and texts."""

@@ -1,1 +1,0 @@
-"""What code of owners does with turns, inside renders."""
