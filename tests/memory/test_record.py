@@ -9,7 +9,7 @@ import pytest
 
 from tests.conformance.chat import Chat
 from tests.conformance.client import JSON, KEY
-from tests.conformance.steps import CUT, HANG, Call, Hold, Refuse
+from tests.conformance.steps import CUT, HANG, Call, Hold, Refuse, Think
 from tests.memory.agents import HUNG, Agent, of
 from tests.stores.servers import wait_for
 
@@ -74,6 +74,14 @@ def test_texts_of_a_tool_are_in_the_event_of_the_turn(agent: Agent, who: str) ->
     other = agent.chat(who)
     other.say("opera")
     assert "She likes opera." in agent.shown(other, "opera")
+
+
+def test_reasoning_is_not_recorded(agent: Agent, who: str) -> None:
+    agent.chat(who).say("Think.", [Think("I ponder."), "Opera."])
+    agent.idle()
+    events = str(agent.events(agent.notes, who))
+    assert "Opera" in events
+    assert "ponder" not in events
 
 
 def test_a_turn_that_is_replayed_is_not_recorded_again(agent: Agent, who: str) -> None:

@@ -26,7 +26,7 @@ from tests.conformance.chat import CANARY, Chat
 from tests.conformance.prompt_cache import Usage
 from tests.conformance.provider import PATIENCE, Provider
 from tests.conformance.server import Server
-from tests.conformance.steps import HANG, Call, Hold, Refuse
+from tests.conformance.steps import HANG, Call, Hold, Refuse, Think
 from tests.conformance.targets import TARGETS, Target, chat_completions, converse
 from tests.conformance.wires import DETAIL
 from tests.installed import NODE
@@ -338,6 +338,14 @@ def test_model_calls_and_turns_are_measured(
     assert {*receiver.metrics} - {"agent.memory.waiting"} == names
     for secret in (CANARY, actor, chat.session):
         assert secret not in str(receiver.metrics)
+
+
+def test_no_span_contains_reasoning(server: Server, provider: Provider, receiver: Receiver) -> None:
+    chat = Chat(server, provider)
+    chat.say("Think.", [Think(f"{CANARY} is my guess."), "Yes."])
+    turn, below = receiver.turn(chat.session)
+    assert below
+    assert not [span for span in (turn, *below) if CANARY in span.text]
 
 
 def test_a_turn_that_waits_for_another_is_counted_as_waiting(

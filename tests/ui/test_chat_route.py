@@ -25,7 +25,7 @@ from tests.conformance.conftest import (  # noqa: F401 (fixtures)
 )
 from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet, Server
-from tests.conformance.steps import CUT, HANG, Call, Hold, Refuse
+from tests.conformance.steps import CUT, HANG, Call, Hold, Refuse, Think
 from tests.conformance.targets import SHARED, TARGETS, USUAL, Target, with_own_agent
 from tests.conformance.test_access import OPEN
 from tests.installed import NODE, packages
@@ -115,6 +115,19 @@ def test_a_conversation_with_tools_and_its_history(page: Page, provider: Provide
     assert [one["id"] for one in history] == [one["id"] for one in two["messages"]]
     assert history[3]["id"] == two["read"]["id"]
     assert len({message["id"] for message in history}) == 4
+
+
+@EACH
+def test_reasoning_is_a_part_of_the_message_but_not_of_the_history(
+    page: Page, provider: Provider
+) -> None:
+    prompt = unique("think")
+    provider.script(prompt, [Think("I wonder."), Think(" Yes."), "Hi."])
+    live, loaded = page.act(send(prompt), LOAD)
+    parts = [(part["type"], part["text"]) for part in live["read"]["parts"]]
+    assert parts == [("reasoning", "I wonder. Yes."), ("text", "Hi.")]
+    assert {part["state"] for part in live["read"]["parts"]} == {"done"}
+    assert [part["type"] for part in loaded["messages"][1]["parts"]] == ["text"]
 
 
 @EACH

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Route, expect
 from tests.conformance.prompt_cache import Usage
 from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet, Server
-from tests.conformance.steps import CUT, DROP, HANG, Call, End, Hold, Refuse, Step
+from tests.conformance.steps import CUT, DROP, HANG, Call, End, Hold, Refuse, Step, Think
 from tests.conformance.targets import TARGETS, Target
 from tests.installed import installed, packages
 from tests.support.rows import collected
@@ -103,6 +103,30 @@ def test_a_tool_call_folds_out(visitor: Visitor) -> None:
         texts = [one.inner_text() for one in visitor.page.locator(".markdown").all()]
         assert texts == ["Let me see.", "Three."]
         visitor.page.reload()
+
+
+def test_reasoning_folds_out_with_its_duration(visitor: Visitor) -> None:
+    gate = threading.Event()
+    visitor.say("Think.", [Think("I wonder <b>why"), Hold(gate), Think(" it rains."), "Clouds."])
+    reasoning = visitor.page.locator("details.reasoning")
+    expect(reasoning.locator("summary")).to_have_text("Thinking")
+    gate.set()
+    visitor.committed(1)
+    expect(reasoning.locator("summary")).to_have_text(re.compile(r"^Thought for [0-9.]+ m?s$"))
+    expect(reasoning.locator("p")).to_be_hidden()
+    reasoning.locator("summary").focus()
+    visitor.page.keyboard.press("Enter")
+    expect(reasoning.locator("p")).to_have_text("I wonder <b>why it rains.")
+    visitor.page.reload()
+    visitor.sees("Clouds.")
+    expect(reasoning).to_have_count(0)
+
+
+def test_stopped_reasoning_has_a_duration(visitor: Visitor) -> None:
+    visitor.say("Think.", [Think("I wonder."), CUT])
+    expect(visitor.failed("model_failed")).to_be_visible()
+    summary = visitor.page.locator("details.reasoning summary")
+    expect(summary).to_have_text(re.compile("^Thought for "))
 
 
 @pytest.mark.parametrize("failure", FAILURES)

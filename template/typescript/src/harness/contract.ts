@@ -268,6 +268,7 @@ export class Turn {
   readonly charged: Usage = { inputTokens: 0, cachedTokens: 0, outputTokens: 0 }
   milliseconds = 0
   readonly #emit: Emit
+  #blankReasoning = ''
   /** The provider's last 'busy' response. */
   #refusal: Refusal | null = null
 
@@ -306,6 +307,13 @@ export class Turn {
   async say(text: string): Promise<void> {
     this.reply += text
     if (text) await this.emit(text)
+  }
+
+  /** Send a part of the model's reasoning; hold white space back until a word follows. */
+  async reason(text: string): Promise<void> {
+    const whole = this.#blankReasoning + text.toWellFormed()
+    this.#blankReasoning = isBlank(whole) ? whole : ''
+    if (!isBlank(whole)) await this.emit(new Reasoning(whole))
   }
 
   /** Send a tool's progress; drop a value that is not JSON. */
@@ -446,8 +454,17 @@ export class Source {
   }
 }
 
+/** A part of the model's reasoning; only the caller gets it. */
+export class Reasoning {
+  readonly text: string
+
+  constructor(text: string) {
+    this.text = text
+  }
+}
+
 /** The output of a turn, in order. */
-export type Chunk = string | ToolCall | ToolResult | Data | Source
+export type Chunk = string | ToolCall | ToolResult | Reasoning | Data | Source
 export type Emit = (chunk: Chunk) => Promise<void>
 
 /** Ignores the chunk. */

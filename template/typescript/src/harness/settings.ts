@@ -115,6 +115,7 @@ const CORE_SETTINGS = {
   historyMessages: integer(40, 1, 100_000),
   historyChars: integer(400_000, 1000, 1_000_000_000),
   promptCache: integer(1, 0, 1),
+  reasoning: boolean(true),
   maxSteps: integer(10, 1, 1_000),
   maxToolCalls: integer(64, 1, 10_000),
   maxToolsAtOnce: integer(16, 1, 1_000),

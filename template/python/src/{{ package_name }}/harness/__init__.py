@@ -9,6 +9,7 @@ from .commands import make_cli
 from .contract import (
     AgentError,
     Data,
+    Reasoning,
     Source,
     ToolCall,
     ToolResult,
@@ -40,6 +41,7 @@ __all__ = [
     "Finding",
     "Handler",
     "Modules",
+    "Reasoning",
     "Route",
     "Runtime",
     "SessionInfo",

@@ -202,9 +202,16 @@ class Source:
     title: str = ""
 
 
-# The output of a turn, in order: text, tool calls, tool results, and chunks of your own code.
+@dataclass(frozen=True)
+class Reasoning:
+    """A part of the model's reasoning; only the caller gets it."""
+
+    text: str
+
+
+# The output of a turn, in order: text, tool calls and results, reasoning, and chunks of your code.
 StoredChunk = str | ToolCall | ToolResult
-Chunk = StoredChunk | Data | Source
+Chunk = StoredChunk | Reasoning | Data | Source
 Emit = Callable[[Chunk], Awaitable[None]]
 
 
@@ -302,6 +309,7 @@ class Turn:
     charged: Usage = Usage()  # the part of `usage` that tools added
     milliseconds: int = 0
     _refusal: tuple[int, float] | None = field(default=None, repr=False)
+    _blank_reasoning: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
         self.prompt = self.request.prompt
@@ -344,6 +352,14 @@ class Turn:
         """Append text to the reply and send it."""
         self.texts.append(well_formed(text))
         await self.emit(self.texts[-1])
+
+    async def reason(self, text: str) -> None:
+        """Send a part of the model's reasoning; hold white space back until a word follows."""
+        self._blank_reasoning += well_formed(text)
+        if not is_blank(self._blank_reasoning):
+            text = self._blank_reasoning
+            self._blank_reasoning = ""
+            await self.emit(Reasoning(text))
 
     def charge(self, *, input_tokens: int = 0, output_tokens: int = 0) -> None:
         """Add a tool's model calls to the usage and the token limits.

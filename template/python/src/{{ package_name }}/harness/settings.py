@@ -90,6 +90,7 @@ class CoreSettings:
     history_messages: int = integer(40, 1, 100_000)
     history_chars: int = integer(400_000, 1000, 1_000_000_000)
     prompt_cache: int = integer(1, 0, 1)
+    reasoning: bool = boolean(True)
     max_steps: int = integer(10, 1, 1_000)
     max_tool_calls: int = integer(64, 1, 10_000)
     max_tools_at_once: int = integer(16, 1, 1_000)

@@ -4,8 +4,8 @@ import { once } from 'node:events'
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http'
 
 import type { Capability } from '../capability.ts'
-import { AgentError, type Change, type Chunk, Data, isBlank, Source } from '../contract.ts'
-import { SESSION_HEADER, Turn, TurnRequest, type TurnResult } from '../contract.ts'
+import { AgentError, type Change, type Chunk, Data, isBlank, Reasoning } from '../contract.ts'
+import { SESSION_HEADER, Source, Turn, TurnRequest, type TurnResult } from '../contract.ts'
 import { refuseErrors } from '../findings.ts'
 import { asAgentError, log } from '../log.ts'
 import { checkAccess, findActor, parseJson, pathOf, readCall } from './requests.ts'
@@ -45,6 +45,7 @@ export class Events {
 
   /** Return the event of a chunk, or an empty string. */
   formatChunk(chunk: Chunk, _turn: Turn): string {
+    if (chunk instanceof Reasoning) return event('event: reasoning\n', chunk.text)
     if (chunk instanceof Data) return event('event: data\n', chunk)
     if (chunk instanceof Source) return event('event: source\n', chunk)
     return typeof chunk === 'string' ? event('', chunk) : ''

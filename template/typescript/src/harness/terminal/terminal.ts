@@ -8,7 +8,7 @@ import { createInterface, emitKeypressEvents, type Interface, type Key } from 'n
 import { styleText } from 'node:util'
 
 import { PROJECT } from '../enabled.ts'
-import { AgentError, type Chunk, Data, Source, type Turn } from '../contract.ts'
+import { AgentError, type Chunk, Data, Reasoning, Source, type Turn } from '../contract.ts'
 import { CONTROL, escapeInvisible, logging } from '../log.ts'
 import type { LiveMarkdown } from './markdown.ts'
 
@@ -291,7 +291,7 @@ export class Reply {
   /** Print a chunk of the turn; a tool call becomes a line with its result. */
   readonly show = async (chunk: Chunk): Promise<void> => {
     if (typeof chunk === 'string') return this.#showText(chunk.replace(CONTROL, ''))
-    if (!this.#screen.isLive || this.#screen.isSingleQuestion) return
+    if (chunk instanceof Reasoning || !this.#screen.isLive || this.#screen.isSingleQuestion) return
     this.endLine()
     if ('input' in chunk) {
       const input = JSON.stringify(chunk.input) ?? ''

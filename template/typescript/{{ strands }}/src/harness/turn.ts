@@ -143,6 +143,11 @@ async function stream(runtime: Runtime, agent: Agent, { turn, answers }: Stage):
       if (event?.type === 'modelContentBlockDeltaEvent') {
         if (event.delta.type === 'textDelta') size += Buffer.byteLength(event.delta.text)
         if (event.delta.type === 'toolUseInputDelta') size += Buffer.byteLength(event.delta.input)
+        if (event.delta.type === 'reasoningContentDelta') {
+          const { text = '' } = event.delta
+          size += Buffer.byteLength(text)
+          if (runtime.settings.reasoning) await turn.reason(text)
+        }
         const isTooLong = size > runtime.settings.maxReplyBytes
         if (isTooLong) throw new AgentError('reply_incomplete', '', 'MAX_REPLY_BYTES')
       }

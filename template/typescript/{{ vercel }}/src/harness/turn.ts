@@ -15,6 +15,7 @@ import { ShorterPrompts } from './models/shortening.ts'
 import { modelError, streaming } from './models/streaming.ts'
 
 type ToolOutput = { toolCallId: string; toolName: string; output?: unknown; error?: unknown }
+const DELTAS = new Set(['text-delta', 'reasoning-delta', 'tool-input-delta'])
 type Call = Parameters<typeof generateText>[0]
 type TurnOptions = Options &
   Pick<Call, 'prepareStep' | 'onToolExecutionEnd' | 'maxRetries'> & { producer?: () => string }
@@ -61,13 +62,15 @@ async function stream(
   const onPart = async (sent: Part) => {
     if (mustPause()) await pause()
     const part = calls.repair(sent)
-    if (part.type === 'text-delta' || part.type === 'tool-input-delta') {
+    if ('delta' in part && DELTAS.has(part.type)) {
       size += Buffer.byteLength(part.delta)
       const isTooLong = size > runtime.settings.maxReplyBytes
       if (isTooLong) throw new AgentError('reply_incomplete', '', 'MAX_REPLY_BYTES')
     }
     if (part.type === 'text-delta') {
       if (!output) await turn.say(part.delta.toWellFormed())
+    } else if (part.type === 'reasoning-delta') {
+      if (runtime.settings.reasoning) await turn.reason(part.delta)
     } else if (part.type === 'source' && part.sourceType === 'url') {
       await turn.emit(new Source(part.url, part.title))
     } else if (part.type === 'tool-call') {

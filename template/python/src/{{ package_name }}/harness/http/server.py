@@ -29,6 +29,7 @@ from ..contract import (
     Change,
     Data,
     Json,
+    Reasoning,
     Source,
     Turn,
     TurnRequest,
@@ -73,6 +74,8 @@ class Events:
         """Return the event of a chunk, or an empty string."""
         if isinstance(chunk, str):
             return _event("", chunk)
+        if isinstance(chunk, Reasoning):
+            return _event("event: reasoning\n", chunk.text)
         if isinstance(chunk, Data):
             return _event("event: data\n", {"name": chunk.name, "value": chunk.value})
         if isinstance(chunk, Source):

@@ -22,7 +22,7 @@ from rich.syntax import Syntax
 from rich.text import Text
 from rich.theme import Theme
 
-from ..contract import CONTROL, Chunk, ToolCall, ToolResult, escape_invisible
+from ..contract import CONTROL, Chunk, Reasoning, ToolCall, ToolResult, escape_invisible
 from .screen import Screen, shorten
 
 if TYPE_CHECKING:
@@ -112,6 +112,8 @@ class Terminal(Screen):
         if isinstance(chunk, str):
             self._block += re.sub(CONTROL, "", chunk)
             self._is_replying = True
+            return
+        if isinstance(chunk, Reasoning):
             return
         self._end_text()
         if self.is_single_question:

@@ -137,6 +137,8 @@ async def _stream(agent: Agent, stage: Stage, settings: CoreSettings) -> None:
                     raise AgentError("reply_incomplete", detail="MAX_REPLY_BYTES")
                 if text := event.get("data"):
                     await turn.say(text)
+                if settings.reasoning and (text := event.get("reasoningText")):
+                    await turn.reason(text)
                 if progress := event.get("tool_stream_event"):
                     await _show_progress(agent, turn, progress)
                 for use in tools_of(event.get("message", {"content": []})):
@@ -245,9 +247,10 @@ def _text_of(part: dict[str, Any]) -> str:
 
 
 def _size(event: dict[str, Any]) -> int:
-    """Return the bytes of text or tool arguments in an event."""
+    """Return the bytes of text, reasoning or tool arguments in an event."""
     delta = event.get("event", {}).get("contentBlockDelta", {}).get("delta", {})
-    text = delta.get("text") or delta.get("toolUse", {}).get("input") or ""
+    reasoning = delta.get("reasoningContent", {}).get("text")
+    text = delta.get("text") or reasoning or delta.get("toolUse", {}).get("input") or ""
     return len(text.encode(errors="replace"))
 
 

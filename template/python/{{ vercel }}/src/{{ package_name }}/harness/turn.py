@@ -43,6 +43,7 @@ from .settings import CoreSettings
 
 log = logging.getLogger(__name__)
 MESSAGES = TypeAdapter(list[Message])
+DELTAS = (ai.events.TextDelta, ai.events.ReasoningDelta, ai.events.ToolDelta)
 
 
 async def answer_turn(
@@ -105,7 +106,7 @@ async def _stream(
     try:
         async with agent.run(model, messages, output_type=output) as run:
             async for event in run:
-                if isinstance(event, ai.events.TextDelta | ai.events.ToolDelta):
+                if isinstance(event, DELTAS):
                     size += len(event.chunk.encode(errors="replace"))
                 if size > settings.max_reply_bytes:
                     raise AgentError("reply_incomplete", detail="MAX_REPLY_BYTES")
@@ -113,6 +114,8 @@ async def _stream(
                     turn.usage += _usage_of(event.message.usage)
                 if isinstance(event, ai.events.TextDelta) and event.chunk:
                     await turn.say(event.chunk)
+                if settings.reasoning and isinstance(event, ai.events.ReasoningDelta):
+                    await turn.reason(event.chunk)
                 if isinstance(event, ai.events.PartialToolCallResult):
                     with suppress(ValueError):  # skip events of an agent tool, which are not JSON
                         await turn.emit(Data("progress", event.value))

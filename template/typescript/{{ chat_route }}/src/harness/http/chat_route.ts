@@ -4,7 +4,7 @@ import { setImmediate, setTimeout as sleep } from 'node:timers/promises'
 
 import { Capability, type Routes } from '../capability.ts'
 import { AgentError, checkPrompt, type Chunk, Data, KEY, type TurnFields } from '../contract.ts'
-import { SESSION_HEADER, SESSION_ID, Source, TurnRequest } from '../contract.ts'
+import { Reasoning, SESSION_HEADER, SESSION_ID, Source, TurnRequest } from '../contract.ts'
 import type { ToolCall, ToolResult, Turn, TurnResult } from '../contract.ts'
 import { parseJson, readActor, receive } from './requests.ts'
 import type { Handler, Runtime } from '../modules.ts'
@@ -135,9 +135,10 @@ class UiEvents extends Events {
   readonly #denied: string[]
   /** The ids of the calls that the page shows. */
   readonly #called: Set<string>
-  #texts = 0
+  /** The kind of the open part. */
+  #open: 'text' | 'reasoning' | null = null
+  #parts = 0
   #sources = 0
-  #isText = false
   #hasBegun = false
 
   constructor(last: Fields, explain: ChatRoute['explain']) {
@@ -157,8 +158,9 @@ class UiEvents extends Events {
   /** Return the parts of a chunk; recalled memories and denials come before the first. */
   override formatChunk(chunk: Chunk, turn: Turn): string {
     const parts = this.#begin(turn)
-    if (typeof chunk === 'string') return parts + this.#text(chunk)
-    const end = parts + this.#endText()
+    if (typeof chunk === 'string') return parts + this.#delta('text', chunk)
+    if (chunk instanceof Reasoning) return parts + this.#delta('reasoning', chunk.text)
+    const end = parts + this.#endPart()
     if (chunk instanceof Data) return end + part(`data-${chunk.name}`, { data: chunk.value })
     if (chunk instanceof Source) return end + this.#source(chunk)
     if ('input' in chunk) return end + this.#call(chunk.id, chunk.name, chunk.input)
@@ -172,7 +174,7 @@ class UiEvents extends Events {
 
   /** Return the last parts of a committed or pending turn. */
   override formatResult({ waiting, marks, usage, ...result }: TurnResult, turn: Turn): string {
-    let parts = this.#begin(turn) + this.#endText()
+    let parts = this.#begin(turn) + this.#endPart()
     for (const { id, name, input } of waiting) {
       parts += this.#call(callId(id), name, input)
       parts += part('tool-approval-request', { approvalId: id, toolCallId: callId(id) })
@@ -205,19 +207,23 @@ class UiEvents extends Events {
     return part('tool-input-available', { toolCallId, toolName, input, dynamic: true })
   }
 
-  #text(delta: string): string {
+  /** Return the parts for more of a text or of the reasoning. */
+  #delta(kind: 'text' | 'reasoning', delta: string): string {
     if (!delta) return ''
-    const isFirst = !this.#isText
-    if (isFirst) this.#texts++
-    this.#isText = true
-    const id = `text-${this.#texts}`
-    return (isFirst ? part('text-start', { id }) : '') + part('text-delta', { id, delta })
+    let parts = ''
+    if (this.#open !== kind) {
+      parts = this.#endPart()
+      this.#open = kind
+      this.#parts++
+      parts += part(`${kind}-start`, { id: `${kind}-${this.#parts}` })
+    }
+    return parts + part(`${kind}-delta`, { id: `${kind}-${this.#parts}`, delta })
   }
 
-  #endText(): string {
-    if (!this.#isText) return ''
-    this.#isText = false
-    return part('text-end', { id: `text-${this.#texts}` })
+  #endPart(): string {
+    const kind = this.#open
+    this.#open = null
+    return kind ? part(`${kind}-end`, { id: `${kind}-${this.#parts}` }) : ''
   }
 }
 

@@ -16,6 +16,7 @@ from ..contract import (
     SESSION_HEADER,
     AgentError,
     Data,
+    Reasoning,
     Source,
     ToolCall,
     ToolResult,
@@ -138,8 +139,8 @@ class UiEvents(Events):
         self._denied = [_call_id(denial["id"]) for denial in answers["deny"]]
         # The ids of the calls that the page shows.
         self._called = {*map(_call_id, answers["approve"]), *self._denied}
-        self._texts = 0
-        self._is_text = False
+        self._open = ""  # the kind of the open part: text, reasoning or none
+        self._parts = 0
         self._has_begun = False
 
     def format_start(self) -> str:
@@ -150,13 +151,15 @@ class UiEvents(Events):
         """Return the parts of a chunk; recalled memories and denials come before the first."""
         parts = self._begin()
         if isinstance(chunk, str):
-            return parts + self._text(chunk)
+            return parts + self._delta("text", chunk)
+        if isinstance(chunk, Reasoning):
+            return parts + self._delta("reasoning", chunk.text)
         if isinstance(chunk, Data):
             return parts + _part(f"data-{chunk.name}", data=_plain(chunk.value, self._is_exact))
         if isinstance(chunk, Source):
             fields = {"url": chunk.url, "title": chunk.title} if chunk.title else {"url": chunk.url}
             return parts + _part("source-url", sourceId=chunk.url, **fields)
-        parts += self._end_text()
+        parts += self._end_part()
         if isinstance(chunk, ToolCall):
             return parts + self._call(chunk.id, chunk.name, chunk.input)
         if chunk.id in self._denied:
@@ -170,7 +173,7 @@ class UiEvents(Events):
 
     def format_result(self, result: TurnResult) -> str:
         """Return the last parts of a committed or pending turn."""
-        parts = self._begin() + self._end_text()
+        parts = self._begin() + self._end_part()
         for call in result.waiting:
             id = _call_id(call.id)
             parts += self._call(id, call.name, call.input)
@@ -207,19 +210,22 @@ class UiEvents(Events):
         use = {"toolName": name, "input": _plain(arguments, self._is_exact), "dynamic": True}
         return _part("tool-input-available", toolCallId=id, **use)
 
-    def _text(self, text: str) -> str:
+    def _delta(self, kind: str, text: str) -> str:
+        """Return the parts for more of a text or of the reasoning."""
         if not text:
             return ""
-        start = not self._is_text
-        self._is_text = True
-        self._texts += start
-        parts = _part("text-start", id=f"text-{self._texts}") if start else ""
-        return parts + _part("text-delta", id=f"text-{self._texts}", delta=text)
+        parts = ""
+        if self._open != kind:
+            parts = self._end_part()
+            self._open = kind
+            self._parts += 1
+            parts += _part(f"{kind}-start", id=f"{kind}-{self._parts}")
+        return parts + _part(f"{kind}-delta", id=f"{kind}-{self._parts}", delta=text)
 
-    def _end_text(self) -> str:
-        is_text = self._is_text
-        self._is_text = False
-        return _part("text-end", id=f"text-{self._texts}") if is_text else ""
+    def _end_part(self) -> str:
+        kind = self._open
+        self._open = ""
+        return _part(f"{kind}-end", id=f"{kind}-{self._parts}") if kind else ""
 
 
 async def _read_turn(request: Request, runtime: Runtime) -> tuple[TurnRequest, Part]:

@@ -25,6 +25,12 @@ const EXAMPLE_ADDRESS = 'http://localhost:11434/v1'
 // The fields of reasoning, text or lists of parts. Some servers require them back.
 const REASONING = ['reasoning_content', 'reasoning', 'reasoning_details'] as const
 
+// Ends a content block and starts another.
+const NEXT_BLOCK = [
+  { type: 'modelContentBlockStopEvent' },
+  { type: 'modelContentBlockStartEvent' },
+] as const
+
 type Reasoning = Partial<Record<(typeof REASONING)[number], JSONValue>>
 type Part = Record<string, JSONValue>
 type Signed = { extra_content?: { google?: { thought_signature?: string } } }
@@ -88,20 +94,27 @@ class ChatModel extends Model {
     const chunks = await this.#client.chat.completions.create(request, stop)
     yield { type: 'modelMessageStartEvent', role: 'assistant' }
     yield { type: 'modelContentBlockStartEvent' }
+    let isReasoning = false // whether the open block is reasoning
     for await (const chunk of chunks) {
       const { delta, finish_reason } = chunk.choices[0] ?? {}
       usage = chunk.usage ?? usage
-      if (delta?.content) {
-        const text = { type: 'textDelta' as const, text: delta.content }
-        yield { type: 'modelContentBlockDeltaEvent', delta: text }
-      }
+      const reasoning = visibleReasoning((delta ?? {}) as Reasoning)
       addReasoning(fields, (delta ?? {}) as Reasoning)
       const hasReasoning = Object.values(fields).some((value) => String(value) !== '')
-      if (!hasBegun && (hasReasoning || delta?.tool_calls?.length)) {
+      const isFirst = !hasBegun && (hasReasoning || Boolean(delta?.tool_calls?.length))
+      if (reasoning || isFirst) {
         hasBegun = true
-        // The empty text only signals the start.
-        const begin = { type: 'reasoningContentDelta' as const, text: '' }
-        yield { type: 'modelContentBlockDeltaEvent', delta: begin }
+        // An empty text only signals the start.
+        const more = { type: 'reasoningContentDelta' as const, text: reasoning }
+        if (reasoning && !isReasoning) yield* NEXT_BLOCK
+        isReasoning ||= reasoning !== ''
+        yield { type: 'modelContentBlockDeltaEvent', delta: more }
+      }
+      if (delta?.content) {
+        const text = { type: 'textDelta' as const, text: delta.content }
+        if (isReasoning) yield* NEXT_BLOCK
+        isReasoning = false
+        yield { type: 'modelContentBlockDeltaEvent', delta: text }
       }
       for (const part of delta?.tool_calls ?? []) {
         const call = (calls[part.index] ??= { id: '', name: '', input: '', signature: '' })
@@ -135,6 +148,16 @@ function usageOf(usage?: OpenAI.CompletionUsage | null): Usage {
   const inputTokens = prompt_tokens - cacheReadInputTokens
   const totalTokens = prompt_tokens + outputTokens
   return { inputTokens, outputTokens, totalTokens, cacheReadInputTokens }
+}
+
+/** Return the readable reasoning in a delta; encrypted parts are not readable. */
+function visibleReasoning(delta: Reasoning): string {
+  const { reasoning_content: content, reasoning, reasoning_details: details } = delta
+  const parts = Array.isArray(details) ? (details as Part[]) : []
+  const shown = parts.map((part) => part?.text || part?.summary || '').join('')
+  return [content, reasoning, shown].reduce<string>((longest, text) => {
+    return typeof text === 'string' && text.length > longest.length ? text : longest
+  }, '')
 }
 
 /** Add the reasoning of a chunk to `fields`. */

@@ -29,12 +29,12 @@ function visible(text) {
   return text.replace(INVISIBLE, (character) => character.split('').map(escape).join(''))
 }
 
-/** The reply of a turn: texts, tool calls and recalled memories. */
+/** The reply of a turn: texts, reasoning, tool calls and recalled memories. */
 export class Reply {
   constructor(log) {
     this.answers = new Map() // the user's answers to pending calls, by call id
     this.rounds = 0 // how often answers resumed the reply
-    this.items = new Map() // texts and tool calls, by id
+    this.items = new Map() // texts, reasoning and tool calls, by id
     this.changed = new Set()
     this.recalled = []
     this.took = {} // milliseconds by tool call id
@@ -54,6 +54,15 @@ export class Reply {
       this.changed.add(item)
       // Draw long text less often, so that the page stays responsive.
       this.timer ??= setTimeout(() => this.draw(), 16 + 4 * this.drawing)
+    } else if (event.type === 'reasoning-start') {
+      const summary = element('summary', '', 'Thinking')
+      const node = element('p')
+      this.add(element('details', 'reasoning', summary, node))
+      this.items.set(id, { node, summary, startedAt: performance.now() })
+    } else if (event.type === 'reasoning-delta') {
+      item.node.append(event.delta)
+    } else if (event.type === 'reasoning-end') {
+      endReasoning(item)
     } else if (event.type === 'tool-input-available') {
       const state = element('span', 'state', 'running')
       const toolName = visible(event.toolName)
@@ -185,6 +194,8 @@ export class Reply {
   /** End the reply; mark it if the turn is committed. */
   finish() {
     this.draw()
+    // A turn that failed or was stopped did not end its reasoning.
+    for (const item of this.items.values()) if (item.summary) endReasoning(item)
     this.body.querySelector('.waiting')?.remove()
     if (!this.metadata) return
     if (this.answers.size > 0) {
@@ -213,6 +224,12 @@ export class Reply {
     const { milliseconds, inputTokens, cachedTokens, outputTokens, cut } = this.metadata
     return { milliseconds, inputTokens, cachedTokens, outputTokens, recalled, took, cut }
   }
+}
+
+/** Show the duration of the reasoning. */
+function endReasoning(item) {
+  item.summary.textContent = `Thought for ${duration(performance.now() - item.startedAt)}`
+  item.summary = null
 }
 
 function duration(milliseconds) {

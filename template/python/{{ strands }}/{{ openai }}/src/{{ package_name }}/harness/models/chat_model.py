@@ -16,7 +16,7 @@ from strands.types.streaming import StreamEvent
 
 from ..contract import AgentError
 from ..settings import CoreSettings
-from .chat_stream import event_hooks, with_raw_messages
+from .chat_stream import event_hooks, visible_reasoning, with_raw_messages
 
 REASONS = {"stop", "tool_calls", "length", "content_filter"}
 # The fields in which servers send reasoning. Some require it back with the tool calls.
@@ -89,10 +89,11 @@ class ChatModel(OpenAIModel):
         has_begun = False
         async for chunk in chunks:
             for choice in chunk.choices or []:
-                self._reasoning.add(choice.delta)
+                text = self._reasoning.add(choice.delta)
                 if not has_begun and (choice.delta.tool_calls or self._reasoning):
-                    choice.delta.reasoning_content = START_MARK
+                    text = text or START_MARK
                     has_begun = True
+                choice.delta.reasoning_content = text
                 for call in choice.delta.tool_calls or []:
                     size += len(call.function.arguments or "")
             if size > self._max_bytes:
@@ -121,8 +122,9 @@ class Reasoning:
         self._calls = dict[int, int]()  # the position of each call, by its index
         self._extras = dict[int, Any]()  # of calls, for example Gemini's thought signature
 
-    def add(self, delta: Any) -> None:
-        """Move the reasoning out of a part of an answer."""
+    def add(self, delta: Any) -> str:
+        """Move the reasoning out of a part of an answer; return its readable text."""
+        text = visible_reasoning({name: getattr(delta, name, None) for name in (*TEXTS, *LISTS)})
         for name in (*TEXTS, *LISTS):
             value = getattr(delta, name, None)
             if isinstance(value, str) and name in TEXTS:
@@ -135,6 +137,7 @@ class Reasoning:
             place = self._calls.setdefault(call.index, len(self._calls))
             if extra := getattr(call, "extra_content", None):
                 self._extras[place] = extra
+        return text
 
     def __bool__(self) -> bool:
         return bool(self._parts)

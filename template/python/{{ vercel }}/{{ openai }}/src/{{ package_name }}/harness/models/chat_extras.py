@@ -10,6 +10,8 @@ from typing import Any
 
 import ai
 
+from .chat_stream import visible_reasoning
+
 METADATA_KEY = "chat"  # in `provider_metadata`
 START_MARK = " "  # signals the start of reasoning
 FIELDS = ("reasoning", "reasoning_content", "reasoning_details", "extra_content")
@@ -23,7 +25,7 @@ class Extras:
         self.of_calls: dict[str, Any] = {}  # by id
 
     async def extract_from(self, chunks: AsyncIterator[Any]) -> AsyncGenerator[Any]:
-        """Yield the chunks with only the start of reasoning, and with calls without arguments.
+        """Yield the chunks with only the text of reasoning, and with calls without arguments.
 
         The base class drops calls without arguments, so their arguments become a blank.
         """
@@ -33,10 +35,13 @@ class Extras:
         has_begun = False
         async for chunk in chunks:
             for choice in chunk.choices[:1]:
+                text = visible_reasoning(choice.delta.model_extra or {})
                 self._take(choice.delta)
                 if self._parts and not has_begun:
                     has_begun = True
-                    choice.delta.model_extra["reasoning_content"] = START_MARK
+                    text = text or START_MARK
+                if text:
+                    choice.delta.model_extra["reasoning_content"] = text
                 for call in choice.delta.tool_calls or []:
                     id = ids.setdefault(call.index, call.id)
                     if extra := (call.model_extra or {}).get("extra_content"):
