@@ -311,7 +311,7 @@ def test_model_calls_and_turns_are_measured(
 ) -> None:
     counted = Counts(receiver)
     # Not short: a random id of a metric may contain three letters.
-    actor = "grace@example.com"
+    actor = "grace-hopper"
     chat = Chat(server, provider, actor=actor)
     chat.say("Count.", [Call("word_count", {"text": f"{CANARY} b"})], ["Two."])
     chat.say("Hello.", [Refuse(401)])
