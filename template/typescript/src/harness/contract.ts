@@ -119,9 +119,10 @@ export interface Refusal {
 }
 
 /**
- * Whether a provider's error, as `describe` formats it, is temporary.
+ * Whether a provider is overloaded or at a rate limit, by its error as `describe` formats it.
  *
- * The HTTP status decides; an error in a stream has only a name.
+ * The HTTP status decides. For an error in a stream, which has no status of its own, the name of
+ * the error decides.
  */
 export function isBusy(description: string): boolean {
   const [, status] = /HTTP ([45]\d\d)/.exec(description) ?? []
@@ -293,6 +294,7 @@ export class Turn {
 
   /** Send a chunk to the caller; drop it if the turn has ended. */
   async emit(chunk: Chunk): Promise<void> {
+    if (!(chunk instanceof Reasoning)) this.#blankReasoning = ''
     if (this.outcome === 'running') await this.#emit(chunk)
   }
 
@@ -454,7 +456,7 @@ export class Source {
   }
 }
 
-/** A part of the model's reasoning; only the caller gets it. */
+/** A part of the model's reasoning; it does not belong to the reply. */
 export class Reasoning {
   readonly text: string
 
@@ -463,7 +465,7 @@ export class Reasoning {
   }
 }
 
-/** The output of a turn, in order. */
+/** The output of a turn, in order. Your own code can emit chunks, too. */
 export type Chunk = string | ToolCall | ToolResult | Reasoning | Data | Source
 export type Emit = (chunk: Chunk) => Promise<void>
 

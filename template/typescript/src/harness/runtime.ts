@@ -254,7 +254,7 @@ export class Runtime implements RunningAgent {
     }
   }
 
-  /** Return one line for each host that this process contacts, without passwords. */
+  /** Return lines about the model, the sessions and the capabilities, without passwords. */
   async describe(address: string): Promise<string[]> {
     const { model } = this.settings
     let endpoint = 'nothing'

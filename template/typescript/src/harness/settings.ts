@@ -221,7 +221,7 @@ export function isPlainHttp(url: string): boolean {
 
 /** Return a URL, or a list of URLs, without users, passwords and queries. */
 export function withoutPassword(url: string): string {
-  return url.replace(/((?:\w[\w+.-]*:\/\/)?)[^,\s]*@/g, '$1').replace(/\?[^,\s]*/g, '')
+  return url.replace(/(?<![^,\s])((?:\w[\w+.-]*:\/\/)?)[^,\s]*@/g, '$1').replace(/\?[^,\s]*/g, '')
 }
 
 /** Return the items of a comma-separated list, in lower case. */

@@ -133,9 +133,10 @@ class AgentError(Exception):
 
 
 def is_busy(description: str) -> bool:
-    """Whether a provider's error, as `describe` formats it, is temporary.
+    """Whether a provider is overloaded or at a rate limit, by its error as `describe` formats it.
 
-    The HTTP status decides; an error in a stream has only a name.
+    The HTTP status decides. For an error in a stream, which has no status of its own, the name of
+    the error decides.
     """
     status = re.search(r"HTTP ([45]\d\d)", description)
     if status and status[1] not in SDK_STATUSES:
@@ -177,8 +178,8 @@ class ToolResult:
 class Data:
     """A copy of a value for the caller, such as a tool's progress; no session stores it.
 
-    Raises ValueError if the name has characters other than letters, digits, `_` and `-`, or if the
-    value is not JSON.
+    Raises ValueError unless the name has 1 to 64 letters, digits, `_` and `-`, and the value is
+    JSON.
     """
 
     name: str
@@ -204,12 +205,12 @@ class Source:
 
 @dataclass(frozen=True)
 class Reasoning:
-    """A part of the model's reasoning; only the caller gets it."""
+    """A part of the model's reasoning; it does not belong to the reply."""
 
     text: str
 
 
-# The output of a turn, in order: text, tool calls and results, reasoning, and chunks of your code.
+# The output of a turn, in order. Your own code can emit chunks, too.
 StoredChunk = str | ToolCall | ToolResult
 Chunk = StoredChunk | Reasoning | Data | Source
 Emit = Callable[[Chunk], Awaitable[None]]
@@ -297,11 +298,11 @@ class Turn:
     key: str | None = field(init=False, repr=False)  # as above
     stopped: Event = field(default_factory=Event, repr=False)  # set when the turn ends, for threads
     recalled: list[str] = field(default_factory=list, repr=False)  # memories in the request
-    kept: dict[str, Json] = field(default_factory=dict, repr=False)  # while it waits
+    kept: dict[str, Json] = field(default_factory=dict, repr=False)  # by capabilities, for approval
     waiting: list[ToolCall] = field(default_factory=list, repr=False)  # pending approvals
     texts: list[str] = field(default_factory=list, repr=False)  # of the reply so far
     output: "BaseModel | None" = field(default=None, repr=False)
-    has_begun: bool = False  # passed limits and owner check, and loaded the session
+    has_begun: bool = False  # passed limits, queue and owner check, and loaded the session
     number: int = 0
     outcome: str = "running"  # then committed, replayed, waiting, cancelled, or a type in ERRORS
     detail: str = ""  # for the log only
@@ -340,6 +341,8 @@ class Turn:
 
         Raises AgentError `internal_error` if the caller's function fails.
         """
+        if not isinstance(chunk, Reasoning):
+            self._blank_reasoning = ""
         if self.stopped.is_set():
             return
         try:

@@ -80,7 +80,7 @@ class Runtime:
         return " ".join([self.sessions.store.retention_notice, *filter(None, notices)])
 
     def describe(self, address: str) -> list[str]:
-        """Return one line for each host that this process contacts, without passwords."""
+        """Return lines about the model, the sessions and the capabilities, without passwords."""
         model = self.settings.model
         endpoint = "nothing"
         if model != "offline":
@@ -125,7 +125,7 @@ class Runtime:
             if error.args == DRAINING:
                 raise AgentError("draining") from None
             raise
-        except AgentError:  # keeps the cause for `explain`
+        except AgentError:  # raised as it is, because callers read its cause
             raise
         except Exception as error:  # noqa: BLE001 (callers get an AgentError)
             raise as_agent_error(error) from None

@@ -129,7 +129,7 @@ class Handler(BaseHTTPRequestHandler):
         """Convert a REST request to the payload of a Lambda call; check its token."""
         headers = self.headers
         token = self.server.token
-        (path, _, query) = self.path.partition("?")
+        path, _, query = self.path.partition("?")
         if token and not compare_digest(str(headers["Authorization"]), f"Bearer {token}"):
             raise PermissionError("the token is missing or wrong")
         if self.command == "DELETE":

@@ -69,8 +69,7 @@ export function createApp(runtime: ServedRuntime, ownRoutes: Routes): RequestLis
   const routes: Record<string, Answer> = {}
 
   /** Add routes whose requests are checked before the handler runs. */
-  function add(newRoutes: Routes, isPublic = false, file?: string): void {
-    refuseErrors(checkRoutes(newRoutes, file))
+  function add(newRoutes: Routes, isPublic = false): void {
     for (const [name, entry] of Object.entries(newRoutes)) {
       routes[name] ??= answerOf(entry, runtime, patternOf(name), isPublic)
     }
@@ -80,8 +79,11 @@ export function createApp(runtime: ServedRuntime, ownRoutes: Routes): RequestLis
   routes['GET /ping'] = answerOf(ping, runtime, '/ping', true)
   add(ownRoutes)
   for (const capability of runtime.capabilities) {
-    add(capability.routes?.() ?? {}, false, 'environment')
-    add(capability.publicRoutes?.() ?? {}, true, 'environment')
+    const own = capability.routes?.() ?? {}
+    const open = capability.publicRoutes?.() ?? {}
+    refuseErrors(checkRoutes({ ...own, ...open }, 'environment'))
+    add(own)
+    add(open, true)
   }
 
   /** Set CORS headers for ALLOWED_ORIGINS; return whether this answered a preflight request. */

@@ -20,7 +20,6 @@ import { CALL_ID, INVALID_ARGUMENTS, MAX_QUOTED_CHARS, NAME, tooMany } from './t
 
 const CALL_NAME = new RegExp(`^${NAME}$`)
 
-type Add = (span: { isRecording(): boolean }, messages: unknown) => void
 type Execute = ConcurrentToolExecutor['execute']
 
 /** Data of a message with calls, stored in `metadata.custom`. */
@@ -33,26 +32,6 @@ export interface Marks {
   refused?: Record<string, string>
   /** The ids of calls with invalid names. */
   misnamed?: string[]
-}
-
-let isPatched = false
-
-/**
- * Skip the SDK's serialization of all messages for spans that are not recorded.
- *
- * The SDK serializes twice per model call. An SDK without these private names keeps its own
- * behavior.
- */
-export function traceOnlyRecorded(agent: Agent): void {
-  if (isPatched) return
-  const tracer: unknown = Reflect.get(agent, '_tracer')
-  const methods: { _addEventMessages?: Add } = Object.getPrototypeOf(Object(tracer))
-  const add = methods._addEventMessages
-  if (typeof add !== 'function') return
-  isPatched = true
-  methods._addEventMessages = function (span, messages) {
-    if (span.isRecording()) add.call(this, span, messages)
-  }
 }
 
 /** Return the marks of a message. */

@@ -10,7 +10,7 @@ import { AgentError, isBlank, type ToolCall, type ToolResult } from './contract.
 import type { Turn, Usage } from './contract.ts'
 import { mustPause, pause, withinTime } from './deadline.ts'
 import { causesOf, describe, log, placeOf } from './log.ts'
-import { checkMessages, marksOf, repairAnswers, textIn, traceOnlyRecorded } from './messages.ts'
+import { checkMessages, marksOf, repairAnswers, textIn } from './messages.ts'
 import type { Runtime } from './modules.ts'
 import type { Data as Kept, Stage, TurnAnswer } from './sessions/sessions.ts'
 import { shortenRequests } from './models/shortening.ts'
@@ -111,7 +111,6 @@ function agentOf(runtime: Runtime, { turn, data: stored }: Stage): Agent {
     retryStrategy: null, // a retry would repeat sent chunks
     ...runtime.prepare(turn),
   })
-  traceOnlyRecorded(agent)
   repairAnswers(agent, runtime.settings)
   agent.addHook(AfterToolCallEvent, ({ tool, error }) => {
     const name = tool?.name ?? 'that does not exist' // log no invented names

@@ -99,7 +99,6 @@ def create_app(runtime: Runtime) -> ASGIApp:
 
     def add(new_routes: Mapping[str, Handler | Route]) -> None:
         """Add routes whose requests are checked before the handler runs."""
-        refuse_errors(check_routes(new_routes, "environment"))
         for name, route in new_routes.items():
             method, path = name.split(" ")
             respond = _responder(_as_route(route), runtime)
@@ -109,8 +108,10 @@ def create_app(runtime: Runtime) -> ASGIApp:
     routes.append(HTTPRoute("/ping", ping, methods=["GET"]))
     add(runtime.modules.routes.ROUTES)
     for capability in runtime.capabilities:
-        add(capability.routes())
+        own = capability.routes()
         public = capability.public_routes()
+        refuse_errors(check_routes({**own, **public}, "environment"))
+        add(own)
         add({name: replace(_as_route(route), public=True) for name, route in public.items()})
     failures: dict[Any, Any] = {AgentError: _fail, HTTPException: _fail, Exception: _fail}
     middleware = [Middleware(capability.wrap) for capability in runtime.overriding("wrap")]

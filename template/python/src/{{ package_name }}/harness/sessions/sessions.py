@@ -95,7 +95,7 @@ LoadResult = tuple[Stored | None, Snapshot | None]
 
 
 class PlacedRequest(TurnRequest):
-    """A request with its own place in the session."""
+    """A request that chooses the place of its turn in the session."""
 
     def place(self, session: "Session", turn: Turn) -> int:
         """Return the number of turns in the session that precede the new turn."""
@@ -262,7 +262,10 @@ class Session:
         await self.sessions.store.save(self.id, serialized, expected, saved)
 
     async def claim(self, snapshot: Snapshot, last: LastTurn) -> Snapshot | None:
-        """Save and return the stored session, which the commit of a turn must replace."""
+        """Save the snapshot and return it as stored, or None if the store has lost it.
+
+        Only a turn that begins from this snapshot can commit.
+        """
         await self.save(snapshot, last)
         claimed = await self.sessions.store.load(self.id)
         if not claimed or not claimed.snapshot:
@@ -629,5 +632,5 @@ def _drop_excess(data: Data, turns: list[TurnStart], excess: int) -> list[TurnSt
 
 
 def _move(turns: list[TurnStart], start: int, to: int) -> list[TurnStart]:
-    """Return the turns from the index `start` on, moved to the index `to`."""
+    """Return the turns that begin at the message `start` or later, with `start` moved to `to`."""
     return [{**turn, "at": turn["at"] - start + to} for turn in turns if turn["at"] >= start]

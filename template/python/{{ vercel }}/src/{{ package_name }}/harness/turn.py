@@ -84,7 +84,7 @@ async def _stream(
     turn = stage.turn
     output = turn.request.output
     unsupported = options.keys() - {"agent", "model", "tools"}
-    refuse_options(options, dict.fromkeys(unsupported, "set `agent`, `model` or `tools`"))
+    refuse_options(options, dict.fromkeys(unsupported, "only `agent`, `model` and `tools`"))
     size = 0
     messages = [
         ai.system_message(module.SYSTEM_PROMPT),

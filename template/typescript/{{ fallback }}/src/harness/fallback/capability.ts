@@ -58,7 +58,7 @@ export class Fallback extends Capability<Settings> {
     return second ? [`Fallback: ${second}, when ${first} fails`] : []
   }
 
-  /** Let failed calls of the turn fall back to the second model. */
+  /** Let the second model answer calls of the turn after a temporary failure. */
   override prepare(turn: Turn, options: Options): void {
     const { modelFallback: name, fallbackSeconds } = this.settings
     if (!name) return

@@ -149,7 +149,7 @@ export class LongTermMemory extends Capability<MemorySettings> implements Memori
     report.notes.push('no session store was searched: sessions are in process memory', LATER)
   }
 
-  /** Check the writers, and create clients. Throws AgentError if the settings do not allow it. */
+  /** Check the writers, and create clients. Throws AgentError if the settings are wrong. */
   override async open(): Promise<void> {
     this.policy = await policyOf(this.load)
     try {

@@ -33,7 +33,7 @@ export function linesOf({ hits, notice }: Injection): string[] {
   return notice ? [...lines, ` I am told: "${notice}"`] : lines
 }
 
-/** An owner's store. */
+/** A store of the project's own policy. */
 interface OwnStore {
   readonly name: string
   /** Whether code and tools can add text to the store. */
@@ -54,7 +54,7 @@ export class MemoryTurn {
   readonly policy: MemoryPolicy
   readonly startedAt = new Date()
   readonly added: Utterance[]
-  /** The owner's stores. */
+  /** The stores of the project's own policy. */
   readonly stores: OwnStore[] = []
   isOver = false
   /** The injection of the last model call. */
@@ -122,7 +122,7 @@ export class MemoryTurn {
    * Search stores by name (default: all), for at most `maxSearchResults` hits per store.
    *
    * Throws RangeError for an unknown store and for invalid values. A search with metadata skips the
-   * owner's stores: they cannot filter.
+   * stores of the project's own policy: they cannot filter.
    */
   async find(query: string, options: FindOptions = {}): Promise<Found> {
     const { stores, maxSearchResults: limit = Infinity, metadata = {} } = options
@@ -239,7 +239,7 @@ export class MemoryTurn {
   }
 }
 
-/** Holds the MemoryTurn of the running code, such as a tool. */
+/** The MemoryTurn of the running turn, for its tools, too. */
 export const turnStorage = new AsyncLocalStorage<MemoryTurn>()
 
 /** Return `names`. Throws RangeError if it is empty or has an unknown store. */

@@ -9,7 +9,8 @@ import { describe, log } from '../log.ts'
 import { bounded, describeFailure, MemoryRefused, MemoryUnavailable } from './base.ts'
 import type { Who } from './namespaces.ts'
 
-export const [MAX_TURNS, MAX_BYTES] = [1000, 16_777_216] // backlog per actor
+export const MAX_TURNS = 1000 // waiting turns per actor
+export const MAX_BYTES = 16_777_216 // waiting bytes per actor
 const MAX_LOAD = 4 // total backlog, in multiples of an actor's
 const JOBS = 16 // concurrent jobs in total
 const SHARE = 8 // concurrent jobs per actor, and for all failed lanes together

@@ -111,7 +111,7 @@ class Auth(Capability):
     async def _bind(
         self, scope: Scope, receive: Receive, send: Send
     ) -> tuple[Scope, Receive, Send]:
-        """Return the request with its token replaced by its actor and API_TOKEN.
+        """Return the request with its actor and API_TOKEN, or with neither if it has no token.
 
         Raises AgentError.
         """

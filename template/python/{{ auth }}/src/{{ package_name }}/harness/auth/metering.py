@@ -1,4 +1,4 @@
-"""The tokens of model requests: estimated when a request is sent, then corrected by its usage."""
+"""The tokens of model requests: estimated when a request is sent, corrected at its end."""
 
 import time
 from collections.abc import AsyncIterator

@@ -58,10 +58,10 @@ class ChatRoute(Capability):
             session_id = _read_id(request, ids[0] if len(ids) == 1 else None)
             actor = read_actor(request, runtime)
             with runtime.turns.reading():
-                async with one_read:  # because a large session blocks the process for a moment
+                async with one_read:  # a large session blocks the process for a moment
                     session = await runtime.sessions.read(session_id, actor)
                     text = _json(_ui_messages(session, is_exact=_is_exact(request)))
-                    await asyncio.sleep(0.01)  # serve other requests first
+                    await asyncio.sleep(0.01)  # let other requests run before the next read
             response = Response(text, headers=contract.NO_SNIFF, media_type="application/json")
             response.headers[SESSION_HEADER] = session_id
             response.headers["Cache-Control"] = "no-store"
@@ -141,6 +141,7 @@ class UiEvents(Events):
         self._called = {*map(_call_id, answers["approve"]), *self._denied}
         self._open = ""  # the kind of the open part: text, reasoning or none
         self._parts = 0
+        self._sources = 0
         self._has_begun = False
 
     def format_start(self) -> str:
@@ -154,12 +155,13 @@ class UiEvents(Events):
             return parts + self._delta("text", chunk)
         if isinstance(chunk, Reasoning):
             return parts + self._delta("reasoning", chunk.text)
+        parts += self._end_part()
         if isinstance(chunk, Data):
             return parts + _part(f"data-{chunk.name}", data=_plain(chunk.value, self._is_exact))
         if isinstance(chunk, Source):
             fields = {"url": chunk.url, "title": chunk.title} if chunk.title else {"url": chunk.url}
-            return parts + _part("source-url", sourceId=chunk.url, **fields)
-        parts += self._end_part()
+            self._sources += 1
+            return parts + _part("source-url", sourceId=f"source-{self._sources}", **fields)
         if isinstance(chunk, ToolCall):
             return parts + self._call(chunk.id, chunk.name, chunk.input)
         if chunk.id in self._denied:

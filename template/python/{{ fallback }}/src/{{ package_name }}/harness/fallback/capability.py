@@ -65,7 +65,7 @@ class Fallback(Capability):
         return [f"Fallback: {second}, when {self.settings.model} fails"] if second else []
 
     def prepare(self, turn: Turn, options: dict[str, Any]) -> None:
-        """Let failed calls of the turn fall back to the second model."""
+        """Let the second model answer calls of the turn after a temporary failure."""
         if name := self.settings.model_fallback:
             seconds = self.settings.fallback_seconds
             adapter.prepare(

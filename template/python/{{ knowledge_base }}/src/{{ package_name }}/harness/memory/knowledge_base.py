@@ -209,7 +209,8 @@ def _document(id: str, text: str, attributes: Metadata) -> dict[str, Any]:
     inline = [
         {"key": key, "value": {"type": "STRING", "stringValue": value}}
         for key, value in attributes.items()
-        if value and len(key) <= MAX_KEY_CHARS  # the service cannot filter by others
+        # The service cannot filter by empty values or longer keys.
+        if value and len(key) <= MAX_KEY_CHARS
     ]
     content = {"type": "TEXT", "textContent": {"data": text}}
     custom = {"customDocumentIdentifier": {"id": id}, "sourceType": "IN_LINE"}

@@ -25,7 +25,7 @@ class Utterance(NamedTuple):
     is_fact: bool = False  # added by a tool or your code, so stored unchanged
 
     def is_for(self, name: str) -> bool:
-        """Whether a store receives the text."""
+        """Whether the store receives the text."""
         return self.stores is None or name in self.stores
 
 

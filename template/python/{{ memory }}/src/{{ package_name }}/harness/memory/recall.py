@@ -62,7 +62,7 @@ class MemoryTurn:
         # The search that all model calls share.
         self.shared_search: asyncio.Future[Sequence[Hit]] | None = None
         self.calls = 0  # model calls so far
-        self.stores: list[Any] = []  # the owner's stores
+        self.stores: list[Any] = []  # those of the project's own policy
         self.is_over = False
         self.model: Any = None  # the turn's model
         self._warming = warming
@@ -111,7 +111,7 @@ class MemoryTurn:
         """Search stores by name (None: all), for at most `limit` hits per store.
 
         Raises ValueError for an unknown store and for invalid values. A search with metadata skips
-        the owner's stores: they cannot filter.
+        the stores of the project's own policy: they cannot filter.
         """
         if limit is not None and limit < 1:
             raise ValueError("max_search_results must be at least 1.")
@@ -229,7 +229,7 @@ class MemoryTurn:
         failures[id] = f"could not {task}: {reason}"
 
 
-# Holds the MemoryTurn of the running code. Tools inherit it.
+# The MemoryTurn of the running turn, for its tools, too.
 turn_context: ContextVar[MemoryTurn] = ContextVar("turn")
 
 

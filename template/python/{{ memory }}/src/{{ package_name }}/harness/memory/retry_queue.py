@@ -20,19 +20,18 @@ from .base import MemoryRefused, MemoryUnavailable, describe_failure
 from .namespaces import Who
 
 log = logging.getLogger(__name__)
-MAX_TURNS = 1000  # backlog per actor
-MAX_BYTES = 16_777_216  # backlog per actor
+MAX_TURNS = 1000  # waiting turns per actor
+MAX_BYTES = 16_777_216  # waiting bytes per actor
 MAX_LOAD = 4  # total backlog, in multiples of an actor's
 JOBS = 16  # concurrent jobs in total
 SHARE = 8  # concurrent jobs per actor, and for all failed lanes together
 BACKLOG = 50  # warn at this number of waiting turns, and again at each doubling
-# In seconds: pauses between attempts, an attempt, and all attempts of a job.
-FIRST_PAUSE = 0.5
-MAX_PAUSE = 30
-MAX_ATTEMPT = 30
-MAX_WORK = 600
-CLOSING_PAUSE = 0.2
-CLOSING_ATTEMPT = 2
+FIRST_PAUSE = 0.5  # seconds between the first attempts
+MAX_PAUSE = 30  # seconds between later attempts
+MAX_ATTEMPT = 30  # seconds for an attempt
+MAX_WORK = 600  # seconds for all attempts of a job
+CLOSING_PAUSE = 0.2  # seconds between attempts while the process ends
+CLOSING_ATTEMPT = 2  # seconds for an attempt while the process ends
 THREE_ATTEMPTS = stop_after_attempt(3)
 NUMBERS = count()
 

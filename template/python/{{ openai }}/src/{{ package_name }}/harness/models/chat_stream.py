@@ -569,9 +569,9 @@ def visible_reasoning(delta: Json) -> str:
     """Return the readable reasoning in a delta; encrypted parts are not readable."""
     texts = [delta.get("reasoning"), delta.get("reasoning_content")]
     details = delta.get("reasoning_details")
-    if isinstance(details, list):
-        parts = [part for part in details if isinstance(part, dict)]
-        texts.append("".join(str(part.get("text") or part.get("summary") or "") for part in parts))
+    details = details if isinstance(details, list) else [details]
+    parts = [part for part in details if isinstance(part, dict)]
+    texts.append("".join(str(part.get("text") or part.get("summary") or "") for part in parts))
     return max((text for text in texts if isinstance(text, str)), key=len, default="")
 
 

@@ -50,8 +50,10 @@ DAMAGED = (
     exceptions.FlexibleChecksumError,
 )
 
-OLD_VERSIONS = "The bucket keeps old versions, including those of ended and erased sessions: "
-OLD_VERSIONS += "add a lifecycle rule that deletes noncurrent versions."
+OLD_VERSIONS = (
+    "The bucket keeps old versions, including those of ended and erased sessions: "
+    "add a lifecycle rule that deletes noncurrent versions."
+)
 
 
 class S3Store:

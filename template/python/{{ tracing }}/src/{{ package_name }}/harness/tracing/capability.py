@@ -113,7 +113,7 @@ class Tracing(Capability):
         """Send the remaining spans and metrics, within a second."""
         providers = (trace.get_tracer_provider(), metrics.get_meter_provider())
         flushes = [it.force_flush for it in providers if hasattr(it, "force_flush")]
-        # Do not wait for these threads: an endpoint that is down takes ten seconds.
+        # Daemons: the process does not wait ten seconds for an endpoint that is down.
         threads = [Thread(target=flush, args=(1000,), daemon=True) for flush in flushes]
         for thread in threads:
             thread.start()

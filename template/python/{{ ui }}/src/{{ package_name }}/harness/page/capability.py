@@ -52,9 +52,8 @@ class Page(Capability):
     def check(self) -> list[Finding]:
         if not self.settings.ui or self.settings.is_loopback or self.settings.api_token:
             return []
-        message = f"The page on HOST {self.settings.host} needs API_TOKEN: "
-        message += "other machines can reach it."
-        return [diagnostic("SET-UI", message)]
+        problem = f"The page on HOST {self.settings.host} needs API_TOKEN"
+        return [diagnostic("SET-UI", f"{problem}: other machines can reach it.")]
 
     def describe(self, address: str) -> list[str]:
         if not self.settings.ui:

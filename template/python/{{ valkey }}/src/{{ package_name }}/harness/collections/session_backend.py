@@ -49,7 +49,7 @@ def url_of(secret: str) -> str | None:
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
-        _ = parts.port
+        _ = parts.port  # raises ValueError for an invalid port
     except ValueError:
         return None
     # An unescaped / or # in a password would make its start the host, and messages quote the host.

@@ -51,7 +51,7 @@ class FallbackModel extends CheckedModel {
   }
 }
 
-/** Wrap the model of a turn so that failed calls fall back to the second model. */
+/** Wrap the model of a turn, so that the second model answers after a temporary failure. */
 export function withFallback(options: Options, fallback: FallbackSwitch): void {
   options.model = new FallbackModel(options.model, fallback)
 }

@@ -16,7 +16,7 @@ const MAX_RETRIES = 2
 // The parts that precede the content, including a part that only the Anthropic client sends.
 const OPENING = 'stream-start response-metadata raw custom text-start reasoning-start'.split(' ')
 
-/** Wrap the model of a turn so that failed calls fall back to the second model. */
+/** Wrap the model of a turn, so that the second model answers after a temporary failure. */
 export function withFallback(options: Options, fallback: FallbackSwitch): void {
   const first = options.model as Model
   let producer = first.modelId // the model of the answer: a turn makes one call at a time

@@ -100,8 +100,8 @@ class ChatModel extends Model {
       usage = chunk.usage ?? usage
       const reasoning = visibleReasoning((delta ?? {}) as Reasoning)
       addReasoning(fields, (delta ?? {}) as Reasoning)
-      const hasReasoning = Object.values(fields).some((value) => String(value) !== '')
-      const isFirst = !hasBegun && (hasReasoning || Boolean(delta?.tool_calls?.length))
+      const hasContent = () => Object.values(fields).some((value) => String(value) !== '')
+      const isFirst = !hasBegun && (Boolean(delta?.tool_calls?.length) || hasContent())
       if (reasoning || isFirst) {
         hasBegun = true
         // An empty text only signals the start.

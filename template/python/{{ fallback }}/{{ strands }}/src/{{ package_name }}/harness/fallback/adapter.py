@@ -48,5 +48,5 @@ def is_content(event: Any) -> bool:
 
 
 def prepare(fallback: FallbackSwitch, options: dict[str, Any]) -> None:
-    """Wrap the model of a turn so that failed calls fall back to the second model."""
+    """Wrap the model of a turn, so that the second model answers after a temporary failure."""
     options.setdefault("plugins", []).append(Fallback(fallback))

@@ -47,5 +47,5 @@ def with_fallback(first: ai.Model, fallback: FallbackSwitch) -> ai.Model:
 
 
 def prepare(fallback: FallbackSwitch, options: dict[str, Any]) -> None:
-    """Wrap the model of a turn so that failed calls fall back to the second model."""
+    """Wrap the model of a turn, so that the second model answers after a temporary failure."""
     options["model"] = with_fallback(options["model"], fallback)

@@ -140,7 +140,7 @@ class Reasoning:
         return text
 
     def __bool__(self) -> bool:
-        return bool(self._parts)
+        return any(any(parts) for parts in self._parts.values())
 
     def take(self) -> bytes:
         """Return and clear all fields; return b"" if there are no fields."""
