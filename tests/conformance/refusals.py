@@ -6,6 +6,7 @@ refuses fails the test that sent it. A rule of one vendor holds for every stand-
 
 import json
 import re
+from base64 import b64decode
 from collections.abc import Collection, Iterator
 from typing import Any
 
@@ -44,6 +45,19 @@ BLOCK_FIELDS = {
     "tool_result": {"tool_use_id", "content", "is_error"},
     "thinking": {"thinking", "signature"},
     "redacted_thinking": {"data"},
+}
+IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+SOURCES = {"image": IMAGES, "document": ("application/pdf",)}
+TEXTS = ("text/plain",)
+# "The document file name can only contain alphanumeric characters, whitespace characters, hyphens,
+# parentheses, and square brackets", without runs of white space.
+DOCUMENT_NAME = r"(?!.*\s\s)[A-Za-z0-9\s()\[\]-]{1,200}"
+STARTS = {
+    "image/jpeg": b"\xff\xd8\xff",
+    "image/png": b"\x89PNG\r\n",
+    "image/gif": b"GIF8",
+    "image/webp": b"RIFF",
+    "application/pdf": b"%PDF-",
 }
 REASONING = {"thinking", "redacted_thinking", "reasoningContent"}
 
@@ -216,12 +230,22 @@ def _in_blocks(api: str, body: Json, model: str) -> list[str]:
                 seen.add(call_id)
         if sorted(map(str, results)) != sorted(map(str, pending)):
             found.append(f"{i}: calls {pending} and results {results} differ")
+        if api == "bedrock" and "document" in kinds and "text" not in kinds:
+            found.append(f"{i}: a text block must be included when using documents")
         is_result = [kind in ("tool_result", "toolResult") for kind in kinds]
         if api == "anthropic" and is_result != sorted(is_result, reverse=True):
             found.append(f"{i}: tool_result blocks must come first")
         pending = calls
     if pending:
         found.append("calls without a result at the end")
+    names = [
+        block["document"]["name"]
+        for message in body["messages"]
+        for block in message["content"]
+        if api == "bedrock" and "document" in block
+    ]
+    if len({*names}) < len(names):
+        found.append("Duplicate document file names")
     return found
 
 
@@ -267,6 +291,8 @@ def _in_block(api: str, kind: str, block: Json, role: str, model: str) -> Iterat
             yield f"{kind}.{field}: Extra inputs are not permitted"
     if kind == "text" and not block["text"].strip(BLANKS):
         yield "blank text"
+    if kind in ("image", "document"):
+        yield from _in_file(api, kind, block)
     if kind in ("tool_result", "toolResult"):
         result = block.get("toolResult") or block
         is_error = result.get("is_error") or result.get("status") == "error"
@@ -296,6 +322,35 @@ def _in_block(api: str, kind: str, block: Json, role: str, model: str) -> Iterat
         reasoning = block["reasoningContent"].get("reasoningText")
         if reasoning is not None and not reasoning.get("signature"):
             yield "reasoningText.signature: Field required"
+
+
+def _in_file(api: str, kind: str, block: Json) -> Iterator[str]:
+    if api == "anthropic":
+        source = block["source"]
+        types = TEXTS if source["type"] == "text" else SOURCES[kind]
+        if source["media_type"] not in types:
+            yield f"{kind}.source.media_type: Input should be one of {types}"
+        if source["type"] == "base64":
+            yield from _in_bytes(source["media_type"], source["data"])
+    if api == "bedrock":
+        file = block[kind]
+        if kind == "document" and not re.fullmatch(DOCUMENT_NAME, file["name"]):
+            yield f"the document file name has other characters: {file['name']!r}"
+        formats = {"jpeg": "image/jpeg", "pdf": "application/pdf"}
+        media_type = formats.get(file["format"], f"{kind}/{file['format']}")
+        yield from _in_bytes(media_type, file["source"]["bytes"])
+
+
+def _in_bytes(media_type: str, data: str) -> Iterator[str]:
+    try:
+        content = b64decode(data, validate=True)
+    except ValueError:
+        yield "the bytes of a file are not base64"
+        return
+    starts = STARTS.get(media_type)
+    if starts is not None and not content.startswith(starts):
+        # "The image was specified using the image/png media type, but appears to be a ..."
+        yield f"the file does not appear to be {media_type}"
 
 
 def _gateway_messages(body: Json) -> list[Json]:

@@ -6,7 +6,7 @@ import zlib
 from typing import Any, ClassVar
 
 from tests.conformance.prompt_cache import Usage
-from tests.conformance.wires import BLANKS, Entry, InvalidError
+from tests.conformance.wires import BLANKS, Entry, InvalidError, decode, parse_data_url
 
 
 class Messages:
@@ -303,6 +303,9 @@ def block_history(messages: list[dict[str, Any]], read: Any) -> list[Entry]:
                 if block is not blocks[0] and history[-1][0] == before:  # texts of one message
                     rest[0] = history.pop()[1] + rest[0]
                 history.append((before, rest[0]))
+            elif role == "file":
+                at = len(history) - (block is not blocks[0] and history[-1][0] == before)
+                history.insert(at, ("file", *rest))  # before the text, as in Chat Completions
             elif role == "call":
                 open_calls.append(call_id)
                 history.append(("call", *rest))
@@ -316,6 +319,11 @@ def block_history(messages: list[dict[str, Any]], read: Any) -> list[Entry]:
 
 
 def _read_messages_block(block: dict[str, Any]) -> Entry:
+    if block["type"] in ("image", "document"):
+        source = block["source"]
+        data = source["data"]
+        content = data.encode() if source["type"] == "text" else decode(data)
+        return ("file", "", source["media_type"], content)
     if block["type"] == "tool_use":
         return ("call", block["id"], block["name"], block["input"])
     if block["type"] == "tool_result":
@@ -325,7 +333,26 @@ def _read_messages_block(block: dict[str, Any]) -> Entry:
     return ("text", "", block["text"])
 
 
+DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+# The formats of Converse that an agent can send.
+CONVERSE_TYPES = {
+    "image": {kind: f"image/{kind}" for kind in ("png", "jpeg", "gif", "webp")},
+    "document": {
+        "pdf": "application/pdf",
+        "docx": DOCX,
+        "txt": "text/plain",
+        "csv": "text/csv",
+        "md": "text/markdown",
+    },
+}
+
+
 def _read_converse_block(block: dict[str, Any]) -> Entry:
+    for kind in ("image", "document"):
+        if file := block.get(kind):
+            media_type = CONVERSE_TYPES[kind].get(file["format"])
+            _require(media_type is not None, f"{kind}: unknown format {file['format']}")
+            return ("file", "", media_type, decode(file["source"]["bytes"]))
     if tool := block.get("toolUse"):
         return ("call", tool["toolUseId"], tool["name"], tool["input"])
     if result := block.get("toolResult"):
@@ -335,6 +362,12 @@ def _read_converse_block(block: dict[str, Any]) -> Entry:
 
 
 def _read_gateway_block(block: dict[str, Any]) -> Entry:
+    if block["type"] == "file":
+        data = block["data"]
+        if isinstance(data, dict):
+            data = data["data"]
+        content = parse_data_url(data)[1] if data.startswith("data:") else decode(data)
+        return ("file", "", block["mediaType"], content)
     if block["type"] == "tool-call":
         return ("call", block["toolCallId"], block["toolName"], block["input"])
     if block["type"] == "tool-result":

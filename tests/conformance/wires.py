@@ -1,10 +1,12 @@
 """What a provider speaks. A wire reads a request into a neutral history and writes parts as bytes.
 
 A neutral history is a flat list: ("user", text), ("assistant", text), ("call", name, arguments),
-("result", text). Scripts and tests never see a wire, so a new one is one more class in `WIRES`.
+("result", text), ("file", media type, bytes). Scripts and tests never see a wire, so a new one is one more class in `WIRES`.
 """
 
 import json
+import re
+from base64 import b64decode
 from typing import Any, ClassVar, Protocol
 
 from tests.conformance.prompt_cache import Usage
@@ -136,17 +138,20 @@ def chat_history(messages: list[dict[str, Any]]) -> list[Entry]:
             _require(before == "start", "a system message after the start")
             continue
         text = _text(message.get("content"))
+        files = _files(message.get("content"))
         if role == "tool":
             _require(message.get("tool_call_id") in open_calls, "an orphan tool result")
             open_calls.remove(message["tool_call_id"])
             history.append(("result", text))
         elif role == "user":
             # Strands shows the image of a tool result as the user's.
-            is_image = before == "tool" and text.startswith("(data:")
+            is_image = before == "tool" and text == "" and files != []
             _require(is_image or before in ("start", "assistant"), f"a user message after {before}")
             _require(not open_calls, "a tool call without its result")
-            _require(bool(text.strip(BLANKS)), "an empty user message")
-            history.append(("user", text))
+            _require(is_image or bool(text.strip(BLANKS)), "an empty user message")
+            history += [("file", *file) for file in files]
+            if text:
+                history.append(("user", text))
         elif role == "assistant":
             _require(before in ("user", "tool"), f"an assistant message after {before}")
             _require(not open_calls, "a tool call without its result")
@@ -176,13 +181,40 @@ def _text(content: Any) -> str:
     _require(isinstance(content, list) and bool(content), "content without parts")
     texts = []
     for part in content:
-        if part.get("type") == "image_url":
-            texts.append(f"({part['image_url']['url']})")
+        if part.get("type") in ("image_url", "file"):
             continue
         _require(part.get("type") == "text", f"a part that is not text: {part.get('type')!r}")
         _require(bool(part["text"].strip(BLANKS)), "an empty part")
         texts.append(part["text"])
     return "".join(texts)
+
+
+def _files(content: Any) -> list[tuple[str, bytes]]:
+    """The media types and the bytes of the files of a message."""
+    files = []
+    for part in content if isinstance(content, list) else []:
+        if part.get("type") == "image_url":
+            files.append(parse_data_url(part["image_url"]["url"]))
+        if part.get("type") == "file":
+            _require(bool(part["file"].get("filename")), "a file without a name")
+            files.append(parse_data_url(part["file"]["file_data"]))
+    return files
+
+
+def parse_data_url(url: str) -> tuple[str, bytes]:
+    """The media type and the bytes of a data URL."""
+    found = re.fullmatch(r"data:([\w/.+-]+);base64,([A-Za-z0-9+/]+={0,2})", url)
+    if not found:
+        raise InvalidError(f"not a data URL: {url[:40]}")
+    return found[1], decode(found[2])
+
+
+def decode(data: str) -> bytes:
+    """The bytes of standard base64, as vendors read it."""
+    try:
+        return b64decode(data, validate=True)
+    except ValueError:
+        raise InvalidError("a file that is not base64") from None
 
 
 def _arguments(text: str) -> Any:

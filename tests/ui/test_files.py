@@ -10,8 +10,8 @@ from tests.conftest import ROOT, Rendered
 from tests.installed import packages
 
 FILES = {
-    *("entities.js", "highlight.js", "icon.svg", "index.html", "markdown.js", "marked.min.js"),
-    *("page.css", "page.js", "reply.js"),
+    *("attachments.js", "entities.js", "highlight.js", "icon.svg", "index.html", "markdown.js"),
+    *("marked.min.js", "page.css", "page.js", "reply.js"),
 }
 LIBRARY = ROOT / "template" / "shared" / "page" / "marked.min.js"
 

@@ -19,16 +19,6 @@ from tests.ui.visitor import Visitor
 
 pytestmark = pytest.mark.page_only
 FOCUSED = "document.activeElement.id || document.activeElement.localName"
-FILE = """(kind) => {
-    const data = new DataTransfer()
-    data.items.add(new File(['x'], 'x.png', { type: 'image/png' }))
-    const field = document.getElementById('prompt')
-    const options = { bubbles: true, cancelable: true }
-    const event = kind === 'paste'
-        ? new ClipboardEvent('paste', { ...options, clipboardData: data })
-        : new DragEvent('drop', { ...options, dataTransfer: data })
-    return field.dispatchEvent(event)
-}"""
 
 
 @pytest.mark.parametrize("how", ["failed", "stopped"])
@@ -84,11 +74,6 @@ def test_an_unsent_prompt_stays_in_the_composer_with_the_reason(visitor: Visitor
     expect(reason).to_have_count(0)
     page.keyboard.press("Enter")
     visitor.committed(2)
-    for kind in ("paste", "drop"):
-        assert page.evaluate(FILE, kind) is False
-        expect(reason).to_contain_text("You cannot send files")
-        page.keyboard.type("x")
-        expect(reason).to_have_count(0)
 
 
 def test_each_session_keeps_its_draft_over_a_reload(visitor: Visitor) -> None:

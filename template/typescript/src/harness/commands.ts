@@ -23,7 +23,7 @@ const ALL: Record<string, Command<Settings>> = {
     run: serve,
   },
   chat: {
-    takes: '[QUESTION] [--session ID]',
+    takes: '[QUESTION] [--session ID] [--file PATH]',
     does: 'chat with the agent, or ask a question; --actor ID sets the actor',
     run: async (args, app) => (await import('./terminal/chat.ts')).chat(args, app),
   },

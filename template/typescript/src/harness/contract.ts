@@ -46,6 +46,7 @@ export const ERRORS = {
   payload_too_large: [413, 'The body is too large.'],
   prompt_too_long: [413, 'The prompt is too long for the model. Send a shorter one.'],
   session_too_large: [413, 'The turn is too large for a session; it was not saved.'],
+  unsupported_file: [415, 'The model does not accept this file.'],
   session_busy: [429, 'Too many turns are waiting for this session.'],
   rate_limited: [429, 'Too many requests; retry later.'],
   internal_error: [500, 'Internal error; this turn was not saved.'],
@@ -154,7 +155,36 @@ export interface TurnFields {
   readonly key?: string | null
   readonly replaces?: number | null
   readonly headers?: IncomingHttpHeaders
+  readonly files?: readonly File[]
   readonly output?: ZodType | undefined
+}
+
+/** A file of a prompt, such as an image. Its media type must fit its content. */
+export class File {
+  readonly mediaType: string
+  readonly data: Uint8Array
+  /** The name without folders and control characters; it may be empty. */
+  readonly name: string
+
+  constructor(mediaType: string, data: Uint8Array, name = '') {
+    this.mediaType = mediaType
+    this.data = data
+    const last = name.toWellFormed().split(/[/\\]/).at(-1) ?? ''
+    this.name = last
+      .replace(/\p{Cc}/gu, '')
+      .slice(-200)
+      .toWellFormed()
+  }
+
+  /** The name for messages. */
+  get label(): string {
+    return this.name || 'The file'
+  }
+
+  /** Whether the file is an image. */
+  get isImage(): boolean {
+    return this.mediaType.startsWith('image/')
+  }
 }
 
 /** Throw AgentError `invalid_session_id` or `invalid_actor`. */
@@ -173,6 +203,8 @@ export class TurnRequest {
   /** Drop this turn and all later turns; 0: the last turn. */
   readonly replaces: number | null
   readonly headers: IncomingHttpHeaders
+  /** The files for the model, with the prompt. */
+  readonly files: readonly File[]
   /** The schema of the output value. */
   readonly output: ZodType | undefined
 
@@ -187,6 +219,7 @@ export class TurnRequest {
     this.key = key
     this.replaces = replaces
     this.headers = fields.headers ?? {}
+    this.files = fields.files ?? []
     this.output = fields.output
   }
 

@@ -5,7 +5,7 @@
 export { AgentApp, type OwnModule, type OwnModules } from './app.ts'
 export { Capability, type CapabilityClass } from './capability.ts'
 export { runCommand } from './commands.ts'
-export { AgentError, type Change, type Chunk, currentTurn, Data } from './contract.ts'
+export { AgentError, type Change, type Chunk, currentTurn, Data, File } from './contract.ts'
 export { Reasoning, Source } from './contract.ts'
 export { Turn, TurnRequest } from './contract.ts'
 export type { ToolCall, ToolResult, TurnResult, Usage } from './contract.ts'

@@ -28,6 +28,8 @@ export interface ModelModule {
   buildModel(settings: CoreSettings): LanguageModel
   /** Return findings about missing or invalid settings of the model. */
   checkModel(settings: CoreSettings): Finding[] | Promise<Finding[]>
+  /** The media types that the model accepts; by default those of the vendor. */
+  readonly FILE_TYPES?: readonly string[]
   /** Return the address of the provider. */
   modelEndpoint(settings: CoreSettings): string | Promise<string>
 }
@@ -118,6 +120,8 @@ export interface Runtime {
   readonly agent: AgentModule
   readonly sessions: Sessions
   readonly turns: Turns
+  /** The media types of the files that the model accepts. */
+  readonly fileTypes: readonly string[]
   /** Whether every caller must send an actor id. */
   readonly actorRequired: boolean
   /** Whether committed data is waiting to be written. */

@@ -6,9 +6,11 @@ import { type App, type Capability, checkAll, within, wrapModel } from './capabi
 import { AgentError, type Change, type Chunk, checkPrompt, RUNNING, Turn } from './contract.ts'
 import type { TurnRequest, TurnResult } from './contract.ts'
 import { abortOf } from './deadline.ts'
+import { checkFiles, FORMATS } from './files.ts'
 import { CommandError, refuseErrors } from './findings.ts'
 import { announce, asAgentError, log, logging, logTurn, logUnexpected } from './log.ts'
 import { type LanguageModel, OfflineModel } from './echo_model.ts'
+import { FILE_TYPES } from './models/file_types.ts'
 import { type AgentModule, checkAgent, checkFinalTools, checkRoutes } from './modules.ts'
 import type { Modules, Options, Read, Runtime as RunningAgent } from './modules.ts'
 import type { SpawnOptions, StartOptions } from './modules.ts'
@@ -31,6 +33,7 @@ export class Runtime implements RunningAgent {
   readonly sessions: Sessions
   readonly turns: Turns
   model: LanguageModel = new OfflineModel()
+  fileTypes: readonly string[] = Object.keys(FORMATS)
   readonly #opened: Capability[] = []
 
   /** Call `checkAll` first: with invalid files, this throws arbitrary errors. */
@@ -134,6 +137,7 @@ export class Runtime implements RunningAgent {
     const cancel = () => stop.abort(signal?.reason)
     signal?.addEventListener('abort', cancel)
     const work = async () => {
+      checkFiles(turn.request.files, this.fileTypes, this.settings)
       await opening?.()
       if (signal?.aborted) cancel()
       return this.#run(turn, stop.signal)
@@ -275,8 +279,9 @@ export class Runtime implements RunningAgent {
   async open(): Promise<void> {
     try {
       if (this.settings.model !== 'offline') {
-        const { buildModel } = await this.load.model()
+        const { buildModel, FILE_TYPES: fileTypes = FILE_TYPES } = await this.load.model()
         this.model = buildModel(this.settings)
+        this.fileTypes = fileTypes
       }
       for (const capability of this.capabilities) {
         await capability.open?.(this)

@@ -9,6 +9,7 @@ from .commands import make_cli
 from .contract import (
     AgentError,
     Data,
+    File,
     Reasoning,
     Source,
     ToolCall,
@@ -38,6 +39,7 @@ __all__ = [
     "Capability",
     "CoreSettings",
     "Data",
+    "File",
     "Finding",
     "Handler",
     "Modules",

@@ -66,6 +66,7 @@ ERRORS = {
     "payload_too_large": (413, "The body is too large."),
     "session_too_large": (413, "The turn is too large for a session; it was not saved."),
     "prompt_too_long": (413, "The prompt is too long for the model. Send a shorter one."),
+    "unsupported_file": (415, "The model does not accept this file."),
     "session_busy": (429, "Too many turns are waiting for this session."),
     "rate_limited": (429, "Too many requests; retry later."),
     "internal_error": (500, "Internal error; this turn was not saved."),
@@ -221,6 +222,32 @@ async def discard(chunk: Chunk) -> None:
 
 
 @dataclass(frozen=True)
+class File:
+    """A file of a prompt, such as an image. Its media type must fit its content.
+
+    `media_type` is a key of `files.FORMATS`; `name` loses its folders and control characters.
+    """
+
+    media_type: str
+    data: bytes = field(repr=False)
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        name = re.split(r"[/\\]", well_formed(self.name))[-1]
+        object.__setattr__(self, "name", re.sub(f"{CONTROL}|[\t\n]", "", name)[-200:])
+
+    @property
+    def label(self) -> str:
+        """The name for messages."""
+        return self.name or "The file"
+
+    @property
+    def is_image(self) -> bool:
+        """Whether the file is an image."""
+        return self.media_type.startswith("image/")
+
+
+@dataclass(frozen=True)
 class TurnRequest:
     """A request for a turn. Raises AgentError for an invalid id or key."""
 
@@ -231,6 +258,7 @@ class TurnRequest:
     key: str | None = None  # for idempotency
     replaces: int | None = None  # drop this turn and all later turns; 0: the last turn
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)  # of the HTTP request
+    files: Sequence[File] = field(default=(), repr=False)  # for the model, with the prompt
     output: "type[BaseModel] | None" = None  # the reply is a value of this model
 
     def __post_init__(self) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from inspect import iscoroutinefunction
@@ -26,9 +26,11 @@ from .contract import (
     discard,
 )
 from .deadline import time_limit
+from .files import FORMATS, check_files
 from .findings import Finding, refuse_errors
 from .http.routes import check_own_routes
 from .log import announce, as_agent_error, describe, log_turn, log_unexpected
+from .models.file_types import FILE_TYPES
 from .modules import ModelModule, Modules, check_agent, check_final_tools
 from .sessions.running_turns import Turns
 from .sessions.session_store import InProcess
@@ -74,6 +76,14 @@ class Runtime:
         return any(capability.actor_required for capability in self.capabilities)
 
     @property
+    def file_types(self) -> Collection[str]:
+        """The media types of the files that the model accepts."""
+        if self.settings.model == "offline":
+            return FORMATS
+        types: Collection[str] = getattr(self.modules.model, "FILE_TYPES", FILE_TYPES)
+        return types
+
+    @property
     def retention_notice(self) -> str:
         """Sentences about the saved data of a session, for `chat`."""
         notices = [capability.retention_notice for capability in self.capabilities]
@@ -112,6 +122,7 @@ class Runtime:
         """Run a prepared turn in a task. Raises like `spawn`."""
         if turn.request.needs_prompt:
             check_prompt(turn.prompt, self.settings.max_prompt_chars)
+        check_files(turn.request.files, self.file_types, self.settings)
         if self.actor_required and turn.actor is None:
             raise AgentError("actor_required")
         return self.turns.start(self._run(turn))
@@ -256,6 +267,7 @@ async def take_turn(runtime: Runtime, turn: Turn) -> TurnResult:
             return stage
         try:
             async with time_limit(runtime.settings.turn_timeout_seconds) as limit:
+                stage.file_types = runtime.file_types
                 options = runtime.prepare(turn)
                 agent = runtime.modules.agent
                 snapshot, new_messages = await answer_turn(stage, agent, options, runtime.settings)

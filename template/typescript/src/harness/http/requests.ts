@@ -5,6 +5,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 
 import * as contract from '../contract.ts'
 import { AgentError, type Change, TurnRequest } from '../contract.ts'
+import { readFiles } from '../files.ts'
 import { log } from '../log.ts'
 import type { Runtime } from '../modules.ts'
 import { isLoopback, splitList } from '../settings.ts'
@@ -216,7 +217,9 @@ function readBody(body: unknown, sessionId: string, runtime: Runtime): TurnReque
   const replaces = 'replace_turn' in body ? readNumber(body, 'replace_turn') : null
   const isRepeat = replaces !== null && !hasPrompt
   const text = isRepeat ? '' : contract.checkPrompt(prompt, runtime.settings.maxPromptChars)
-  return new TurnRequest({ sessionId, prompt: text, replaces })
+  const { files = [] } = body as { files?: unknown }
+  const read = readFiles(files, runtime.settings)
+  return new TurnRequest({ sessionId, prompt: text, replaces, files: read })
 }
 
 function readNumber(body: object, name: string): number {

@@ -182,9 +182,15 @@ export class Session {
   /** Number a turn and return its stage, which continues the turns before the index `end`. */
   async stage(turn: Turn, end: number): Promise<Stage> {
     turn.number = this.number + 1 - this.turns.length + end
-    turn.prompt ||= textOf(this.data.messages[this.turns[end]!.at] as Message)
-    this.checkSize(turn.prompt)
+    const repeated = turn.prompt ? undefined : this.data.messages[this.turns[end]!.at]
+    turn.prompt ||= textOf(repeated as Message)
+    const fileBytes = turn.request.files.map(({ data }) => data.length)
+    this.checkSize(
+      turn.prompt,
+      fileBytes.reduce((sum, size) => sum + size, 0),
+    )
     const stage = new Stage(this, turn, this.historyBefore(end))
+    if (repeated) stage.repeatedFiles = partsWithoutText(repeated as Message)
     turn.hasBegun = true
     await stage.limit()
     return stage
@@ -246,9 +252,9 @@ export class Session {
     return { data: { ...(change?.other ?? this.data), messages }, turns, turn, fork }
   }
 
-  /** Throw `session_too_large` if this JSON exceeds the limit. */
-  checkSize(text: string): void {
-    const size = Buffer.byteLength(text)
+  /** Throw `session_too_large` if this text and these files exceed the limit. */
+  checkSize(text: string, fileBytes = 0): void {
+    const size = Buffer.byteLength(text) + fileBytes
     const { maxBytes } = this.sessions.store
     if (size > maxBytes) throw new AgentError('session_too_large', '', `${size} bytes`)
   }
@@ -318,6 +324,8 @@ export class Stage {
   stored: Stored | null
   /** The approvals of a resumed turn, in the framework's format. */
   answers: unknown = undefined
+  /** The files of a prompt that runs again, in the framework's format. */
+  repeatedFiles: readonly unknown[] = []
   readonly marks = new Set<Mark>()
   readonly #fork: Fork | undefined
   readonly #other: object
@@ -591,6 +599,10 @@ export function findTurns({ messages }: Data): TurnStart[] {
 /** Return the text of a message in the format of Strands or of the AI SDK. */
 export function textOf({ content }: Message): string {
   return typeof content === 'string' ? content : content.map(({ text }) => text ?? '').join('')
+}
+
+function partsWithoutText({ content }: Message): readonly unknown[] {
+  return typeof content === 'string' ? [] : content.filter(({ text }) => text === undefined)
 }
 
 /** Return the assistant's text in messages in the format of Strands or of the AI SDK. */

@@ -1,13 +1,15 @@
 // The command `chat`: a conversation in a terminal or a pipe.
 
 import { randomUUID } from 'node:crypto'
+import { homedir } from 'node:os'
 import { parseArgs, styleText } from 'node:util'
 
 import { explain } from '../models/advice.ts'
 import { PROJECT } from '../enabled.ts'
 import { ACTOR_ID, checkPrompt, ERRORS, SESSION_ID } from '../contract.ts'
-import { Turn, TurnRequest } from '../contract.ts'
+import { AgentError, type File, Turn, TurnRequest } from '../contract.ts'
 import type { App } from '../capability.ts'
+import { checkFiles, readPath } from '../files.ts'
 import { CommandError } from '../findings.ts'
 import { asAgentError, CONTROL, logging, surviveLateErrors } from '../log.ts'
 import type { Runtime } from '../runtime.ts'
@@ -21,6 +23,7 @@ interface Conversation {
   keyboard: Keyboard | undefined
   sessionId: string
   actor: string | null
+  files: File[] // for the next prompt
   turns: number // completed turns of this session
   failures: number
   isOver: boolean
@@ -29,6 +32,7 @@ type Command = (conversation: Conversation, signal: AbortSignal) => string | Pro
 
 const COMMANDS: Record<string, [does: string, run?: Command]> = {
   '/new': ['begin a new session', startSession],
+  '/attach': ['attach a file to the next prompt, as in /attach photo.png'],
   '/retry': ['rerun and replace the last turn'],
   '/undo': ['delete the last turn', undo],
   '/history': ['list the messages of the session', listMessages],
@@ -45,7 +49,7 @@ Ctrl-C cancels the running turn, clears the line, or leaves if the line is empty
 /** Chat with the agent in a terminal or a pipe; with a question, print only the reply. */
 export async function chat(args: string[], app: App): Promise<void> {
   const text = { type: 'string' } as const
-  const options = { session: text, actor: text }
+  const options = { session: text, actor: text, file: { ...text, multiple: true } } as const
   const { values, positionals } = parseArgs({ args, options, allowPositionals: true })
   const { session: sessionId = randomUUID() as string, actor = null } = values
   const [question, ...extra] = positionals
@@ -62,11 +66,16 @@ export async function chat(args: string[], app: App): Promise<void> {
   surviveLateErrors()
   logging.hasTurns = false
   const keyboard = isSingleQuestion ? undefined : new Keyboard(screen, Object.keys(COMMANDS))
-  const counts = { turns: 0, failures: 0, isOver: false }
-  const conversation: Conversation = { app, runtime, screen, keyboard, sessionId, actor, ...counts }
+  const start = { files: [], turns: 0, failures: 0, isOver: false }
+  const conversation: Conversation = { app, runtime, screen, keyboard, sessionId, actor, ...start }
   if (runtime.actorRequired && actor === null) {
     conversation.actor = 'local-user'
     console.log(`You are ${conversation.actor}. Use \`-- --actor ID\` for another actor.`)
+  }
+  for (const path of values.file ?? []) {
+    await attach(conversation, path).catch((error) => {
+      throw error instanceof AgentError ? new CommandError(error.message) : error
+    })
   }
   if (isSingleQuestion) await handle(conversation, question)
   while (keyboard && !conversation.isOver) {
@@ -94,7 +103,10 @@ function greet(screen: Screen, app: App): void {
 async function handle(conversation: Conversation, line: string): Promise<void> {
   const { screen, keyboard } = conversation
   const name = line.trim()
-  const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name]?.[1] : undefined
+  const path = /^\/attach\s+(.+)$/.exec(name)?.[1]
+  const attachFile: Command = () => attach(conversation, path ?? '')
+  const named = Object.hasOwn(COMMANDS, name) ? COMMANDS[name]?.[1] : undefined
+  const command = path ? attachFile : named
   const isUnknown = name !== '/retry' && /^\/\w*(\s|$)/.test(name) // not a path
   const reply = new Reply(screen)
   const controller = new AbortController()
@@ -143,15 +155,29 @@ async function runTurns(
   const prompt = isRetry ? '' : checkPrompt(line, runtime.settings.maxPromptChars)
   const replaces = isRetry ? 0 : null
   const turns: Turn[] = []
-  let next: TurnRequest | undefined = new TurnRequest({ sessionId, actor, prompt, replaces })
+  const files = isRetry ? [] : [...conversation.files]
+  const fields = { sessionId, actor, prompt, replaces, files }
+  let next: TurnRequest | undefined = new TurnRequest(fields)
   while (next) {
     const turn: Turn = new Turn(next, reply.show)
     turns.push(turn)
     const result = await reply.follow(runtime.start(turn, { signal }))
     next = await runtime.askApproval(result, next, conversation.keyboard?.ask ?? refuseQuestion)
   }
+  if (!isRetry) conversation.files = []
   conversation.turns++
   reply.end(turns)
+}
+
+/** Attach a file to the next prompt. */
+async function attach(conversation: Conversation, path: string): Promise<string> {
+  const { files, runtime } = conversation
+  const expanded = path.replace(/^~(?=$|\/)/, homedir())
+  const file = await readPath(expanded, runtime.settings)
+  checkFiles([...files, file], runtime.fileTypes, runtime.settings)
+  files.push(file)
+  const size = file.data.length.toLocaleString('en')
+  return `Attached ${file.label} (${size} bytes) to the next prompt.`
 }
 
 function help({ screen }: Conversation): string {

@@ -3,6 +3,8 @@
 import { type BaseModelConfig, type JSONSchema, type Message, Model } from '@strands-agents/sdk'
 import type { ModelStreamEvent, StreamOptions, ToolResultBlock } from '@strands-agents/sdk'
 
+import { mediaTypeOf } from './file_parts.ts'
+
 /** The framework's type of a model. */
 export type LanguageModel = Model
 
@@ -34,6 +36,11 @@ export class OfflineModel extends Model {
       const reply = ['I am the offline model, not a language model: I repeat what I am told.']
       reply.push(...texts.slice(-5, -1).map((text) => ` Earlier you said: "${text}"`))
       reply.push(` Now you said: "${texts.at(-1)}"`)
+      for (const block of last) {
+        if (block.type !== 'imageBlock' && block.type !== 'documentBlock') continue
+        const size = 'bytes' in block.source ? block.source.bytes.length : 0
+        reply.push(` You attached ${mediaTypeOf(block)} (${size} bytes).`)
+      }
       for (const result of results) {
         const answer = tool ? textOf(result) : `Unknown tool: ${asked?.[1]}`
         reply.push(` The tool answered: ${answer}`)

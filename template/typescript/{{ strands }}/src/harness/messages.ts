@@ -13,6 +13,7 @@ import type { ToolResultContent } from '@strands-agents/sdk'
 import { cutTexts } from './models/context_length.ts'
 import { AgentError, isBlank } from './contract.ts'
 import { abortOf } from './deadline.ts'
+import { sendable } from './file_parts.ts'
 import { log } from './log.ts'
 import { serialize } from './sessions/sessions.ts'
 import type { CoreSettings } from './settings.ts'
@@ -199,11 +200,20 @@ function textOf({ content }: CitationsBlock): TextBlock[] {
 }
 
 /** Repair the answers of an agent's model, and reject invalid calls. */
-export function repairAnswers(agent: Agent, settings: CoreSettings): void {
+export function repairAnswers(
+  agent: Agent,
+  settings: CoreSettings,
+  fileTypes: readonly string[],
+): void {
   agent.addMiddleware(InvokeModelStage, async function* (context, next) {
     const { model } = context
     const checkedModel = model instanceof CheckedModel ? model : new CheckedModel(model)
-    const events = next({ ...context, model: checkedModel })
+    const names = new Set<string>()
+    const messages = context.messages.map((message) => {
+      const content = sendable(message.content, fileTypes, names)
+      return new Message({ ...message, content })
+    })
+    const events = next({ ...context, messages, model: checkedModel })
     const tools = new Set(context.toolSpecs.map(({ name }) => name))
     let marks: Marks = {}
     let step = await events.next()

@@ -1,14 +1,15 @@
 // Runs the Strands agent of a turn on a copy of the session.
 
 import { AfterToolCallEvent, AfterToolsEvent, Agent, configureLogging } from '@strands-agents/sdk'
-import { MaxTokensError, Message, NullConversationManager } from '@strands-agents/sdk'
-import type { InterruptResponseContent, JSONValue } from '@strands-agents/sdk'
+import { MaxTokensError, Message, NullConversationManager, TextBlock } from '@strands-agents/sdk'
+import type { ContentBlock, InterruptResponseContent, JSONValue } from '@strands-agents/sdk'
 import type { MessageData, ToolResultContent } from '@strands-agents/sdk'
 
 import { Shortening } from './models/context_length.ts'
 import { AgentError, isBlank, type ToolCall, type ToolResult } from './contract.ts'
 import type { Turn, Usage } from './contract.ts'
 import { mustPause, pause, withinTime } from './deadline.ts'
+import { toParts } from './file_parts.ts'
 import { causesOf, describe, log, placeOf } from './log.ts'
 import { checkMessages, marksOf, repairAnswers, textIn } from './messages.ts'
 import type { Runtime } from './modules.ts'
@@ -111,7 +112,7 @@ function agentOf(runtime: Runtime, { turn, data: stored }: Stage): Agent {
     retryStrategy: null, // a retry would repeat sent chunks
     ...runtime.prepare(turn),
   })
-  repairAnswers(agent, runtime.settings)
+  repairAnswers(agent, runtime.settings, runtime.fileTypes)
   agent.addHook(AfterToolCallEvent, ({ tool, error }) => {
     const name = tool?.name ?? 'that does not exist' // log no invented names
     if (error) log('WARNING', `tool ${name}: ${describe(error)}${placeOf(error)}`)
@@ -122,14 +123,15 @@ function agentOf(runtime: Runtime, { turn, data: stored }: Stage): Agent {
 }
 
 /** Run the agent. Throws AgentError unless it finished or waits for approvals. */
-async function stream(runtime: Runtime, agent: Agent, { turn, answers }: Stage): Promise<void> {
+async function stream(runtime: Runtime, agent: Agent, stage: Stage): Promise<void> {
+  const { turn, answers } = stage
   const stop = turn.signal
   const outputs = new Set<string>() // ids of output calls
   let size = 0
   const limits = { turns: runtime.settings.maxSteps }
   // A cancelSignal would keep listeners that a tool does not remove.
   stop.addEventListener('abort', () => agent.cancel())
-  const input = (answers as InterruptResponseContent[] | undefined) ?? turn.prompt
+  const input = (answers as InterruptResponseContent[] | undefined) ?? promptOf(stage)
   const { output } = turn.request
   const schema = output && { structuredOutputSchema: output }
   const events = agent.stream(input, { limits, ...schema })
@@ -183,6 +185,15 @@ async function stream(runtime: Runtime, agent: Agent, { turn, answers }: Stage):
   }
   const texts = lastMessage.content.map((block) => (block.type === 'textBlock' ? block.text : ''))
   if (isBlank(texts.join(''))) throw new AgentError('empty_reply')
+}
+
+/** Return the prompt of a turn, with its files. */
+function promptOf({ turn, repeatedFiles }: Stage): string | ContentBlock[] {
+  const { files } = turn.request
+  const content = repeatedFiles as MessageData['content']
+  const repeated = Message.fromMessageData({ role: 'user', content }).content
+  const parts = files.length > 0 ? toParts(files) : repeated
+  return parts.length > 0 ? [new TextBlock(turn.prompt), ...parts] : turn.prompt
 }
 
 /** Return the interrupted calls. */

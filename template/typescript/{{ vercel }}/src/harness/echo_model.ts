@@ -5,6 +5,7 @@ import type { LanguageModel, ToolResultPart } from 'ai'
 /** The framework's type of a model. */
 export type { LanguageModel } from 'ai'
 
+type Prompt = Call['prompt']
 type Model = Extract<LanguageModel, { specificationVersion: 'v4' }>
 export type Call = Parameters<Model['doStream']>[0]
 type Answer = Awaited<ReturnType<Model['doStream']>>
@@ -41,6 +42,9 @@ export class OfflineModel implements Model {
       const reply = ['I am the offline model, not a language model: I repeat what I am told.']
       reply.push(...texts.slice(-5, -1).map((text) => ` Earlier you said: "${text}"`))
       reply.push(` Now you said: "${texts.at(-1)}"`)
+      for (const [mediaType, size] of filesOf(last?.content ?? [])) {
+        reply.push(` You attached ${mediaType} (${size} bytes).`)
+      }
       for (const result of results) {
         if (result.type !== 'tool-result') continue
         const { toolName: name, output } = result
@@ -53,6 +57,17 @@ export class OfflineModel implements Model {
     }
     yield finish(call ? 'tool-calls' : 'stop')
   }
+}
+
+/** Return the media type and the size of each file in a message. */
+function filesOf(content: Prompt[number]['content']): [mediaType: string, size: number][] {
+  if (typeof content === 'string') return []
+  return content.flatMap((part): [string, number][] => {
+    if (part.type !== 'file' || part.data.type !== 'data') return []
+    const { data } = part.data
+    const bytes = typeof data === 'string' ? Buffer.from(data, 'base64') : data
+    return [[part.mediaType, bytes.length]]
+  })
 }
 
 /** Return a tool's output as text; a file becomes its type, as in `[image]`. */

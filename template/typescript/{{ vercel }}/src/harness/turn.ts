@@ -1,11 +1,12 @@
 // Runs the AI SDK agent of a turn on a copy of the session.
 
 import { generateText, isStepCount, Output } from 'ai'
-import type { ModelMessage, StepResult, ToolSet } from 'ai'
+import type { FilePart, ModelMessage, StepResult, ToolSet } from 'ai'
 
 import { Shortening } from './models/context_length.ts'
 import { AgentError, isBlank, Source, type Turn } from './contract.ts'
 import { mustPause, pause, withinTime } from './deadline.ts'
+import { toParts } from './file_parts.ts'
 import { describe, log, placeOf } from './log.ts'
 import { Calls, checkMessages, restored, selfContained } from './messages.ts'
 import type { Part } from './echo_model.ts'
@@ -24,8 +25,7 @@ type TurnOptions = Options &
 export async function answerTurn(runtime: Runtime, stage: Stage): Promise<TurnAnswer> {
   const { at, turn } = stage
   const committed = stage.data.messages as ModelMessage[] // checked by the store
-  const prompt: ModelMessage = { role: 'user', content: turn.prompt }
-  const last = (stage.answers as ModelMessage | undefined) ?? prompt
+  const last = (stage.answers as ModelMessage | undefined) ?? promptOf(stage)
   const staged = restored([...committed, last])
   const shortening = new Shortening(stage)
   const prompts = new ShorterPrompts(shortening)
@@ -42,6 +42,14 @@ export async function answerTurn(runtime: Runtime, stage: Stage): Promise<TurnAn
   const data = { messages: [...history, ...newMessages] }
   const created_at = new Date().toISOString()
   return { snapshot: { scope: 'agent', schema_version: '1.0', created_at, data }, newMessages }
+}
+
+/** Return the prompt of a turn, with its files. */
+function promptOf({ turn, repeatedFiles }: Stage): ModelMessage {
+  const files = toParts(turn.request.files)
+  const parts = files.length > 0 ? files : (repeatedFiles as FilePart[])
+  if (parts.length === 0) return { role: 'user', content: turn.prompt }
+  return { role: 'user', content: [{ type: 'text', text: turn.prompt }, ...parts] }
 }
 
 /** Run the agent and return the messages of its replies. Throws AgentError. */
@@ -90,7 +98,8 @@ async function stream(
     return part
   }
   const read = (model: Options['model']) => {
-    return streaming(model, stop, onPart, prompts, maxRetries, producer)
+    const { fileTypes } = runtime
+    return streaming(model, stop, onPart, prompts, { retries: maxRetries, fileTypes, producer })
   }
   /** End the turn with a tool's result as the reply. */
   const end = async (result: string, messages: readonly ModelMessage[]) => {

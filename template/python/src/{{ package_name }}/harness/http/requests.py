@@ -15,6 +15,7 @@ from starlette.types import Message
 
 from .. import contract
 from ..contract import AgentError, Change, TurnRequest
+from ..files import read_files
 from ..runtime import Runtime
 
 log = logging.getLogger(__name__)
@@ -223,7 +224,8 @@ def _read_body(body: Any, session_id: str, runtime: Runtime) -> TurnRequest | Ch
     is_repeat = replaces and "prompt" not in body
     max_chars = runtime.settings.max_prompt_chars
     prompt = "" if is_repeat else contract.check_prompt(body.get("prompt"), max_chars)
-    return TurnRequest(session_id, prompt, replaces=replaces)
+    files = read_files(body.get("files", []), runtime.settings)
+    return TurnRequest(session_id, prompt, replaces=replaces, files=files)
 
 
 def _read_number(body: dict[str, Any], name: str) -> int:

@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -195,8 +195,12 @@ class Session:
             end = self._find_place(turn)
         stage = Stage(self, turn, end)
         turn.number = stage.number + 1
-        turn.prompt = turn.prompt or text_of(self.data["messages"][self.turns[end]["at"]])
-        self.check_size(len(turn.prompt.encode()))
+        if not turn.prompt:
+            repeated = self.data["messages"][self.turns[end]["at"]]
+            turn.prompt = text_of(repeated)
+            stage.repeated_files = _parts_without_text(repeated)
+        file_bytes = sum(len(file.data) for file in turn.request.files)
+        self.check_size(len(turn.prompt.encode()) + file_bytes)
         turn.has_begun = True
         await stage.limit()
         return stage
@@ -345,6 +349,10 @@ class Stage(Excerpt):
         self.resumed_other: Data | None = None
         self.answers: Any = None
         self.has_final_result = False  # the reply is the result of a tool
+        self.file_types: Collection[str] = ()  # the media types that the model accepts
+        self.repeated_files: list[
+            Any
+        ] = []  # of a prompt that runs again, in the framework's format
 
     @property
     def at(self) -> int:
@@ -578,6 +586,11 @@ def text_of(message: Message) -> str:
     """Return the text of a message in the format of Strands or of the AI SDK."""
     parts = message.get("content") or message.get("parts") or []
     return "".join(part.get("text", "") for part in parts)
+
+
+def _parts_without_text(message: Message) -> list[Any]:
+    parts = message.get("content") or message.get("parts") or []
+    return [part for part in parts if "text" not in part]
 
 
 def _reply_of(messages: list[Message]) -> str:

@@ -4,12 +4,14 @@ import asyncio
 import os
 import re
 import sys
+from pathlib import Path
 from uuid import uuid4
 
 import click
 
 from .. import contract
 from ..app import AgentApp
+from ..files import check_files, read_path
 from ..late_errors import run_to_end, survive_late_errors
 from .screen import Screen
 
@@ -18,8 +20,13 @@ from .screen import Screen
 @click.argument("question", required=False)
 @click.option("--session", default=lambda: str(uuid4()), help="Continue this session.")
 @click.option("--actor", help="Chat as this actor.")
+@click.option(
+    "--file", "files", multiple=True, help="Attach this file to the first prompt; may repeat."
+)
 @click.pass_obj
-def chat(app: AgentApp, question: str | None, session: str, actor: str | None) -> None:
+def chat(
+    app: AgentApp, question: str | None, session: str, actor: str | None, files: tuple[str, ...]
+) -> None:
     """Chat with the agent in a terminal or a pipe, one prompt per line.
 
     With a QUESTION, print only the reply and exit.
@@ -37,6 +44,11 @@ def chat(app: AgentApp, question: str | None, session: str, actor: str | None) -
     from .conversation import Conversation
 
     runtime = start_runtime(app, settings, findings, logs_turns=False)
+    try:
+        attached = [read_path(Path(path), settings) for path in files]
+        check_files(attached, runtime.file_types, settings)
+    except contract.AgentError as error:
+        raise click.ClickException(str(error)) from None
     if runtime.actor_required and actor is None:
         actor = "local-user"
         click.echo(f"You are {actor}. Use `--actor ID` for another actor.")
@@ -44,6 +56,7 @@ def chat(app: AgentApp, question: str | None, session: str, actor: str | None) -
         survive_late_errors(runner.get_loop())
         runner.run(runtime.open())
         conversation = Conversation(runner, runtime, screen, session, actor)
+        conversation.files = attached
         if question is None:
             while not conversation.is_over and (line := conversation.read()) is not None:
                 conversation.handle(line)

@@ -4,11 +4,13 @@ import asyncio
 import re
 import shutil
 import time
+from pathlib import Path
 from uuid import uuid4
 
 import click
 
-from ..contract import Turn, TurnRequest, TurnResult, Usage
+from ..contract import File, Turn, TurnRequest, TurnResult, Usage
+from ..files import check_files, read_path
 from ..late_errors import run_to_end
 from ..log import as_agent_error
 from ..models.advice import explain
@@ -28,6 +30,7 @@ class Conversation:
         self.turns = 0  # completed turns of this session
         self.failures = 0
         self.is_over = False
+        self.files: list[File] = []  # for the next prompt
         self._actor = actor
         self._runner = runner
         self._runtime = runtime
@@ -78,11 +81,22 @@ class Conversation:
             case "/tools":
                 tools = describe_tools(self._runtime.tools())
                 self._print([f"{name}: {text.strip()}".split("\n")[0] for name, text in tools])
+            case _ if word.startswith("/attach "):
+                self._attach(word.removeprefix("/attach ").strip())
             case _ if re.match(r"/\w*(\s|$)", word):  # not a path
                 self.failures += 1
                 click.echo("Unknown command. Type /help for a list.")
             case _ if word or self._screen.is_single_question:
-                self._run_turns(TurnRequest(self.session_id, line, actor=self._actor))
+                files = self.files
+                request = TurnRequest(self.session_id, line, actor=self._actor, files=files)
+                self._run_turns(request)
+
+    def _attach(self, path: str) -> None:
+        file = read_path(Path(path).expanduser(), self._runtime.settings)
+        files = [*self.files, file]
+        check_files(files, self._runtime.file_types, self._runtime.settings)
+        self.files = files
+        click.echo(f"Attached {file.label} ({len(file.data):,} bytes) to the next prompt.")
 
     def _run_turns(self, request: TurnRequest) -> None:
         """Run a turn and its continuations after approvals."""
@@ -98,6 +112,8 @@ class Conversation:
                 break
             next_request = self._runtime.ask_approval(result, next_request, self.read)
         if result:
+            if request.files:
+                self.files = []
             self.turns += 1
             self._screen.end_reply(describe_cost(turns, seconds))
         elif self._screen.is_piped:

@@ -11,6 +11,8 @@ from strands.types.content import Messages
 from strands.types.streaming import StreamEvent
 from strands.types.tools import ToolSpec
 
+from .file_parts import files_in
+
 
 class OfflineModel(Model):
     """Repeats the conversation; the same conversation has the same reply."""
@@ -43,6 +45,8 @@ class OfflineModel(Model):
             reply = ["I am the offline model, not a language model: I repeat what I am told."]
             reply += [f' Earlier you said: "{text}"' for text in prompts[-5:-1]]
             reply += [f' Now you said: "{prompts[-1]}"']
+            files = files_in(messages[-1])
+            reply += [f" You attached {it.media_type} ({len(it.data)} bytes)." for it in files]
             reply += [f" The tool answered: {r[0].get('text', r[0])}" for r in results]
             for sentence in reply:
                 yield {"contentBlockDelta": {"delta": {"text": sentence}}}

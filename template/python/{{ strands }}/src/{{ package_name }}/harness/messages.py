@@ -6,7 +6,7 @@ import re
 import secrets
 from base64 import urlsafe_b64decode
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, Collection, Iterable
 from contextlib import suppress
 from copy import deepcopy
 from hashlib import sha256
@@ -20,6 +20,7 @@ from strands.telemetry.tracer import Tracer
 from strands.types.events import ModelStopReason
 
 from .contract import AgentError, is_blank, well_formed, well_formed_value
+from .file_parts import sendable
 from .models.context_length import CuttableResult, Shortening, cut_result, cut_texts
 from .settings import CoreSettings
 from .tool_schemas import (
@@ -61,14 +62,15 @@ def decode(data: dict[str, Any]) -> None:
     pending = data.get("interrupt_state", {}).get("pending_tool_execution") or {}
     waiting = [pending["assistant_message"]] if pending else []
     for message in [*data["messages"], *waiting, *pending.get("completed_tool_results", [])]:
-        _decode_content(message["content"])
+        decode_content(message["content"])
 
 
-def _decode_content(content: list[Any]) -> None:
+def decode_content(content: list[Any]) -> None:
+    """Decode the base64 data in the blocks of a message."""
     for block in content:
         for kind, value in block.items():
             if kind == "toolResult":
-                _decode_content(value["content"])
+                decode_content(value["content"])
             elif kind in {"audio", "document", "image", "reasoningContent", "video"}:
                 holder = value.get("source", value)
                 name = "bytes" if "source" in value else "redactedContent"
@@ -100,10 +102,17 @@ class Repairs:
     its length is repeated with a shorter request.
     """
 
-    def __init__(self, agent: Agent, settings: CoreSettings, shortening: Shortening) -> None:
+    def __init__(
+        self,
+        agent: Agent,
+        settings: CoreSettings,
+        shortening: Shortening,
+        file_types: Collection[str],
+    ) -> None:
         self._agent = agent
         self._settings = settings
         self._shortening = shortening
+        self._file_types = file_types
         self._count = 0  # calls in the answer
         self._has_begun = False  # whether the model has sent content
         self._ids = set[str]()  # call ids in the session
@@ -127,7 +136,7 @@ class Repairs:
             self._errors = {}
             self._count = 0
             self._has_begun = False
-            sent = to_send(messages, producer)
+            sent: Any = sendable(to_send(messages, producer), self._file_types)
             try:
                 async for event in run(context.replace(model=model, messages=sent)):
                     is_end = isinstance(event, ModelStopReason)
@@ -509,11 +518,15 @@ def check_messages(messages: list[Any], waits: bool = False) -> None:
             _fail("two calls have the same id")
         used_ids |= {*calls}
         try:
-            json.dumps(content, ensure_ascii=False, default=repr).encode()
+            json.dumps(content, ensure_ascii=False, default=_as_json).encode()
         except UnicodeEncodeError:
             _fail("a text is not well formed")
     if not messages or len(messages) % 2 or (calls and not waits):
         _fail("the turn has no end")
+
+
+def _as_json(value: object) -> str:
+    return "" if isinstance(value, bytes) else repr(value)  # of a file
 
 
 def _fail(detail: str) -> None:

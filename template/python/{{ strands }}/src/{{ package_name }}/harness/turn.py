@@ -31,8 +31,18 @@ from .contract import (
     refuse_options,
     value_of,
 )
+from .file_parts import to_parts
 from .log import describe, place_of
-from .messages import Messages, Repairs, call_of, check_messages, decode, merge, refused
+from .messages import (
+    Messages,
+    Repairs,
+    call_of,
+    check_messages,
+    decode,
+    decode_content,
+    merge,
+    refused,
+)
 from .models.context_length import Shortening
 from .modules import AgentModule
 from .sessions.sessions import Message, Snapshot, Stage
@@ -101,7 +111,7 @@ def _make_agent(
     agent.hooks.add_callback(AfterToolsEvent, end_turn, order=HookOrder.SDK_LAST)
     running = asyncio.Semaphore(settings.max_tools_at_once)
     agent.add_middleware(ExecuteToolStage, partial(_contain, running))
-    Repairs(agent, settings, shortening)
+    Repairs(agent, settings, shortening, stage.file_types)
     data = stage.data
     decode(data)
     # Avoid the SDK's copy of each message.
@@ -125,7 +135,7 @@ async def _stream(agent: Agent, stage: Stage, settings: CoreSettings) -> None:
     size = 0
     limits = Limits(turns=settings.max_steps)
     events = agent.stream_async(
-        stage.answers or turn.prompt,
+        stage.answers or _prompt_of(stage),
         limits=limits,
         structured_output_model=turn.request.output,
     )
@@ -177,6 +187,13 @@ async def _stream(agent: Agent, stage: Stage, settings: CoreSettings) -> None:
         await turn.say(text)
     elif is_blank(text):
         raise AgentError("empty_reply")
+
+
+def _prompt_of(stage: Stage) -> Any:
+    """Return the prompt of a turn, with its files."""
+    files = to_parts(stage.turn.request.files) or stage.repeated_files
+    decode_content(files)
+    return [{"text": stage.turn.prompt}, *files] if files else stage.turn.prompt
 
 
 def _end_turn(stage: Stage, final_tools: Collection[str], event: AfterToolsEvent) -> None:

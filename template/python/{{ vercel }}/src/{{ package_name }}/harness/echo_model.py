@@ -9,6 +9,8 @@ from typing import Any, Literal
 import ai
 from ai import events
 
+from .file_parts import files_in
+
 
 class Offline(ai.Provider[None]):
     """Repeats the conversation; the same conversation has the same reply."""
@@ -40,6 +42,8 @@ class Offline(ai.Provider[None]):
             reply = ["I am the offline model, not a language model: I repeat what I am told."]
             reply += [f' Earlier you said: "{text}"' for text in prompts[-5:-1]]
             reply += [f' Now you said: "{prompts[-1]}"']
+            files = files_in(messages[-1])
+            reply += [f" You attached {it.media_type} ({len(it.data)} bytes)." for it in files]
             reply += [f" The tool answered: {result.result}" for result in results]
             yield events.TextStart()
             for sentence in reply:

@@ -15,6 +15,7 @@ from uuid import uuid4
 import ai
 
 from .contract import AgentError, is_blank, well_formed, well_formed_value
+from .file_parts import with_texts
 from .models.context_length import CuttableResult, cut_result, cut_texts
 from .tool_schemas import (
     CALL_ID,
@@ -140,8 +141,9 @@ def mark(event: ai.events.Event, model: ai.Model) -> ai.events.Event:
 
 
 def shown_to(model: ai.Model, messages: Iterable[Message]) -> list[Message]:
-    """Return messages without the reasoning of other models."""
-    return [_without_reasoning(message, _name_of(model)) for message in messages]
+    """Return messages without the reasoning of other models, and with text files as text."""
+    own = (_without_reasoning(message, _name_of(model)) for message in messages)
+    return with_texts(own)
 
 
 def _without_reasoning(message: Message, model: str) -> Message:
@@ -240,13 +242,17 @@ def _violations(messages: Sequence[Message], start: int, *, waits: bool) -> Iter
             if id in used_ids:
                 yield "two calls with the same id"
             used_ids.add(id)
-        text = json.dumps(_dump_parts(message), ensure_ascii=False, default=str)
+        text = json.dumps(_dump_parts(message), ensure_ascii=False, default=_as_json)
         if text != well_formed(text):
             yield "a lone surrogate"
     if not new_messages or previous_role != "assistant":
         yield "the last message is not from the assistant"
     if bool(open_calls) != waits:
         yield "calls without results"
+
+
+def _as_json(value: object) -> str:
+    return "" if isinstance(value, bytes) else str(value)  # of a file
 
 
 def _dump_parts(message: Message) -> Any:

@@ -23,6 +23,7 @@ from .contract import (
     refuse_options,
     value_of,
 )
+from .file_parts import sendable, to_parts
 from .log import describe, place_of
 from .messages import (
     CallPart,
@@ -43,6 +44,7 @@ from .settings import CoreSettings
 
 log = logging.getLogger(__name__)
 MESSAGES = TypeAdapter(list[Message])
+PARTS = TypeAdapter(list[ai.messages.Part])
 DELTAS = (ai.events.TextDelta, ai.events.ReasoningDelta, ai.events.ToolDelta)
 
 
@@ -93,7 +95,8 @@ async def _stream(
         *MESSAGES.validate_python(stage.resumed),
     ]
     if not stage.answers:
-        messages.append(ai.user_message(turn.prompt))
+        files = to_parts(turn.request.files) or PARTS.validate_python(stage.repeated_files)
+        messages.append(ai.user_message(turn.prompt, *files))
     options = {"agent": TurnAgent, **options}
     model = options.pop("model")
     agent = options.pop("agent")(**options)
@@ -160,7 +163,9 @@ class TurnAgent(ai.Agent):
             while answer is None:
                 has_begun = False
                 try:
-                    async with ai.stream(context=context) as stream:
+                    messages = sendable(context.messages, self.stage.file_types)
+                    sent = context.model_copy(update={"messages": messages})
+                    async with ai.stream(context=sent) as stream:
                         async for event in stream:
                             has_begun = has_begun or not isinstance(event, ai.events.StreamStart)
                             yield event

@@ -3,13 +3,15 @@
 import { setImmediate, setTimeout as sleep } from 'node:timers/promises'
 
 import { Capability, type Routes } from '../capability.ts'
-import { AgentError, checkPrompt, type Chunk, Data, KEY, type TurnFields } from '../contract.ts'
+import { AgentError, checkPrompt, type Chunk, Data, File, KEY } from '../contract.ts'
 import { Reasoning, SESSION_HEADER, SESSION_ID, Source, TurnRequest } from '../contract.ts'
-import type { ToolCall, ToolResult, Turn, TurnResult } from '../contract.ts'
+import type { ToolCall, ToolResult, Turn, TurnFields, TurnResult } from '../contract.ts'
+import { checkCount, decodeFile } from '../files.ts'
 import { parseJson, readActor, receive } from './requests.ts'
 import type { Handler, Runtime } from '../modules.ts'
 import { Events, relay, STREAM_HEADERS } from './server.ts'
 import { serialize, type Session, type WaitingTurn } from '../sessions/sessions.ts'
+import type { CoreSettings } from '../settings.ts'
 import { readTurns } from './stored_messages.ts'
 
 const DONE = 'data: [DONE]\n\n'
@@ -255,10 +257,12 @@ async function readRequest(
     const message = 'Send messageId as the id of a message, and seen as a turn number or 0.'
     throw new AgentError('invalid_request', message)
   }
-  if (!Array.isArray(last.parts) || !last.parts.every(isText)) {
-    throw new AgentError('invalid_request', 'The parts of a message must be text.')
+  const { parts } = last
+  if (!Array.isArray(parts) || !parts.every((part) => isText(part) || isFile(part))) {
+    throw new AgentError('invalid_request', 'The parts of a message must be text or files.')
   }
-  const text = last.parts.map(({ text: part }) => part).join('')
+  const texts = parts.filter(isText).map((part) => part.text)
+  const text = texts.join('')
   const prompt = checkPrompt(text, runtime.settings.maxPromptChars)
   const actor = readActor(request, runtime)
   const { id } = last
@@ -273,7 +277,8 @@ async function readRequest(
   const previous = isWhole
     ? previousOf(pageMessages.slice(0, -1))
     : { previousTurn: null, previousId: null }
-  const fields = { sessionId, actor, key: id, prompt, headers }
+  const files = readFiles(parts.filter(isFile), runtime.settings)
+  const fields = { sessionId, actor, key: id, prompt, headers, files }
   return [new PageRequest(fields, { replacedId, ...previous, lastTurn: lastSeen }), last]
 }
 
@@ -329,6 +334,26 @@ function isText(value: unknown): value is { text: string } {
   return isObject(value) && value.type === 'text' && typeof value.text === 'string'
 }
 
+type FilePart = { mediaType: string; url: string; filename?: unknown }
+
+function isFile(value: unknown): value is FilePart {
+  if (!isObject(value) || value.type !== 'file') return false
+  return typeof value.mediaType === 'string' && typeof value.url === 'string'
+}
+
+/** Return the files of a message, whose URLs contain their data. */
+function readFiles(parts: FilePart[], settings: CoreSettings): File[] {
+  checkCount(parts.length, settings)
+  return parts.map(({ mediaType, url, filename }) => {
+    const [head = '', data] = url.split(';base64,')
+    if (data === undefined || !head.startsWith('data:')) {
+      const message = 'Send a file as a data URL in base64: the agent fetches no URLs.'
+      throw new AgentError('invalid_request', message)
+    }
+    return decodeFile(mediaType, data, typeof filename === 'string' ? filename : '', settings)
+  })
+}
+
 /** Return turn numbers by the ids of their prompts. A prompt's id is the key of its turn. */
 function numbersOf(session: Session): Map<string, number> {
   const { last, number, turns, waiting } = session
@@ -348,21 +373,27 @@ function uiMessages(session: Session): object[] {
   const turns = readTurns(data.messages.slice(start))
   const ids = new Map([...numbersOf(session)].map(([id, turn]) => [turn, id]))
   const first = number - turns.length + 1
-  let exchanges = turns.map(([prompt, chunks], index) => {
-    return { turn: first + index, prompt, parts: partsOf(chunks) }
+  let exchanges = turns.map(([prompt, files, chunks], index) => {
+    return { turn: first + index, prompt, files, parts: partsOf(chunks) }
   })
   if (waiting) {
     exchanges = exchanges.filter(({ turn }) => turn < waiting.turn)
-    exchanges.push({ ...waiting, parts: waitingParts(waiting) })
+    const files = readTurns([...waiting.messages]).flatMap(([, added]) => added)
+    exchanges.push({ ...waiting, files, parts: waitingParts(waiting) })
   }
-  const messages = exchanges.flatMap(({ turn, prompt, parts }) => {
+  const messages = exchanges.flatMap(({ turn, prompt, files, parts }) => {
     const id = ids.get(turn) ?? `turn-${turn}`
     return [
-      { id, role: 'user', parts: [{ type: 'text', text: prompt }] },
+      { id, role: 'user', parts: [{ type: 'text', text: prompt }, ...files.map(filePart)] },
       { id: replyId(id), role: 'assistant', parts, metadata: { turn } },
     ]
   })
   return start > 0 ? [summaryNote(first - 1), ...messages] : messages
+}
+
+function filePart({ data, mediaType, name: filename }: File): Part {
+  const url = `data:${mediaType};base64,${Buffer.from(data).toString('base64')}`
+  return { type: 'file', mediaType, filename, url }
 }
 
 function summaryNote(turn: number): object {
@@ -373,7 +404,7 @@ function summaryNote(turn: number): object {
 
 /** Return the finished parts and the pending calls of a turn, but not its running calls. */
 function waitingParts({ messages, reply, calls }: WaitingTurn): Part[] {
-  const parts = readTurns([...messages]).flatMap(([, chunks]) => partsOf(chunks))
+  const parts = readTurns([...messages]).flatMap(([, , chunks]) => partsOf(chunks))
   const finished = parts.filter(({ state }) => state !== 'input-available')
   // Strands stores the message with the calls separately.
   const rest = reply.slice(finished.map(({ text }) => text ?? '').join('').length)

@@ -10,6 +10,7 @@ import { AgentError } from '../contract.ts'
 import { causesOf, describe } from '../log.ts'
 import { marked, ownPrompt } from '../messages.ts'
 import type { Call, Part } from '../echo_model.ts'
+import { sendable } from '../file_parts.ts'
 import type { ShorterPrompts } from './shortening.ts'
 
 type Model = Extract<LanguageModel, { specificationVersion: 'v4' }>
@@ -21,11 +22,20 @@ type BlockPart = Extract<Part, { type: `${Block['type']}-${'start' | 'delta' | '
 const FIRST_WAIT = 2000 // milliseconds; doubles like the SDK's
 const MAX_WAIT = 60_000 // limit of a provider's Retry-After
 
+interface StreamingOptions {
+  /** How often a call is retried before its answer begins. */
+  readonly retries: number
+  /** The media types that the model accepts. */
+  readonly fileTypes: readonly string[]
+  /** Names the answering model. */
+  readonly producer?: (() => string) | undefined
+}
+
 /**
  * Return a model for `generateText` that reads its answers from their streams.
  *
- * `onPart` receives each part in order and returns it repaired, before the next part is read. A
- * call is retried up to `retries` times before its answer begins. An incomplete answer or an ended
+ * `onPart` receives each part in order and returns it repaired, before the next part is read. An
+ * incomplete answer or an ended
  * turn throws AgentError, so that the SDK runs no tools. A call that is rejected for its length
  * before any content is repeated with a shorter prompt. `producer` names the answering model if
  * `model` combines models; each of them must drop the others' reasoning, as `ownPrompt` does.
@@ -35,13 +45,13 @@ export function streaming(
   stop: AbortSignal,
   onPart: (part: Part) => Promise<Part>,
   prompts: ShorterPrompts,
-  retries: number,
-  producer?: () => string,
+  { retries, fileTypes, producer }: StreamingOptions,
 ): LanguageModel {
   const provider = globalThis.AI_SDK_DEFAULT_PROVIDER ?? gateway // like the SDK's lookup of names
   const found = typeof model === 'string' ? provider.languageModel(model) : model
   const transformParams: LanguageModelMiddleware['transformParams'] = async ({ params }) => {
-    return producer ? params : { ...params, prompt: ownPrompt(params.prompt, found.modelId) }
+    const prompt = sendable(params.prompt, fileTypes)
+    return { ...params, prompt: producer ? prompt : ownPrompt(prompt, found.modelId) }
   }
   const read = async (begin: () => PromiseLike<Streamed>, answer: Answer) => {
     const { stream, ...about } = await begin()

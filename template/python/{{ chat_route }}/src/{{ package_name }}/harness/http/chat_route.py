@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from base64 import b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
@@ -16,6 +17,7 @@ from ..contract import (
     SESSION_HEADER,
     AgentError,
     Data,
+    File,
     Reasoning,
     Source,
     ToolCall,
@@ -24,8 +26,10 @@ from ..contract import (
     TurnRequest,
     TurnResult,
 )
+from ..files import check_count, decode_file
 from ..runtime import Runtime
 from ..sessions.sessions import PlacedRequest, Session, WaitingTurn
+from ..settings import CoreSettings
 from .requests import parse_json, read_actor
 from .server import Events, relay
 from .stored_messages import read_turns
@@ -251,9 +255,10 @@ async def _read_turn(request: Request, runtime: Runtime) -> tuple[TurnRequest, P
         message = "Send messageId as the id of a message, and seen as a turn number or 0."
         raise AgentError("invalid_request", message)
     parts = last.get("parts")
-    if not isinstance(parts, list) or not all(map(_is_text, parts)):
-        raise AgentError("invalid_request", "The parts of a message must be text.")
-    text = "".join(part["text"] for part in parts)
+    files = [part for part in parts if _is_file(part)] if isinstance(parts, list) else []
+    if not isinstance(parts, list) or not all(_is_text(it) or it in files for it in parts):
+        raise AgentError("invalid_request", "The parts of a message must be text or files.")
+    text = "".join(part["text"] for part in parts if _is_text(part))
     prompt = contract.check_prompt(text, runtime.settings.max_prompt_chars)
     actor = read_actor(request, runtime)
     id = last.get("id")
@@ -273,6 +278,7 @@ async def _read_turn(request: Request, runtime: Runtime) -> tuple[TurnRequest, P
         actor=actor,
         key=None if replaced_id else id,
         headers=request.headers,
+        files=_read_files(files, runtime.settings),
         id=id,
         replaced_id=replaced_id,
         previous_turn=previous_turn,
@@ -334,6 +340,26 @@ def _is_text(part: Any) -> bool:
     return is_text and isinstance(part.get("text"), str)
 
 
+def _is_file(part: Any) -> bool:
+    is_file = isinstance(part, dict) and part.get("type") == "file"
+    return is_file and all(isinstance(part.get(name), str) for name in ("mediaType", "url"))
+
+
+def _read_files(parts: list[Part], settings: CoreSettings) -> list[File]:
+    """Return the files of a message, whose URLs contain their data."""
+    check_count(len(parts), settings)
+    files = []
+    for part in parts:
+        head, comma, data = part["url"].partition(";base64,")
+        name = part.get("filename")
+        if not comma or not head.startswith("data:"):
+            message = "Send a file as a data URL in base64: the agent fetches no URLs."
+            raise AgentError("invalid_request", message)
+        name = name if isinstance(name, str) else ""
+        files.append(decode_file(part["mediaType"], data, name, settings))
+    return files
+
+
 def _numbers(session: Session) -> dict[str, int]:
     """Return turn numbers by the ids of their prompts. A prompt's id is the key of its turn."""
     if not session.last:
@@ -355,20 +381,28 @@ def _ui_messages(session: Session, *, is_exact: bool) -> list[dict[str, Any]]:
     ids = {turn: id for id, turn in _numbers(session).items()}
     first = session.number - len(turns) + 1
     exchanges = [
-        (turn, prompt, _parts(chunks, is_exact))
-        for turn, (prompt, chunks) in enumerate(turns, first)
+        (turn, prompt, files, _parts(chunks, is_exact))
+        for turn, (prompt, files, chunks) in enumerate(turns, first)
     ]
     if waiting:
         exchanges = [exchange for exchange in exchanges if exchange[0] < waiting.turn]
-        exchanges.append((waiting.turn, waiting.prompt, _waiting_parts(waiting, is_exact)))
+        files = [file for _, files, _ in read_turns(waiting.messages) for file in files]
+        parts = _waiting_parts(waiting, is_exact)
+        exchanges.append((waiting.turn, waiting.prompt, files, parts))
     messages = _summary_note(first - 1) if start else list[Part]()
-    for turn, prompt, parts in exchanges:
+    for turn, prompt, files, parts in exchanges:
         id = ids.get(turn, f"turn-{turn}")
         prompt_part = {"type": "text", "text": prompt}
-        messages.append({"id": id, "role": "user", "parts": [prompt_part]})
+        file_parts = [*map(_file_part, files)]
+        messages.append({"id": id, "role": "user", "parts": [prompt_part, *file_parts]})
         reply: Part = {"id": _reply_id(id), "role": "assistant", "parts": parts}
         messages.append({**reply, "metadata": {"turn": turn}})
     return messages
+
+
+def _file_part(file: File) -> Part:
+    url = f"data:{file.media_type};base64,{b64encode(file.data).decode()}"
+    return {"type": "file", "mediaType": file.media_type, "filename": file.name, "url": url}
 
 
 def _summary_note(turn: int) -> list[Part]:
@@ -381,7 +415,7 @@ def _summary_note(turn: int) -> list[Part]:
 def _waiting_parts(waiting: WaitingTurn, is_exact: bool) -> list[Part]:
     """Return the finished parts and the pending calls of a turn, but not its running calls."""
     turns = read_turns(waiting.messages)
-    parts = [part for _, chunks in turns for part in _parts(chunks, is_exact)]
+    parts = [part for _, _, chunks in turns for part in _parts(chunks, is_exact)]
     parts = [part for part in parts if part["state"] != "input-available"]
     for call in waiting.tool_calls:
         parts += _parts([ToolCall(_call_id(call.id), call.name, call.input)], is_exact)

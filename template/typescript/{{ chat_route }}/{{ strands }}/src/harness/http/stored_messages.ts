@@ -2,14 +2,15 @@
 
 import { Message, type MessageData } from '@strands-agents/sdk'
 
-import type { ToolCall, ToolResult } from '../contract.ts'
+import type { File, ToolCall, ToolResult } from '../contract.ts'
+import { filesIn } from '../file_parts.ts'
 import { toolsOf } from '../turn.ts'
 
 type Chunk = string | ToolCall | ToolResult
 
-/** Return the prompt and the emitted chunks of each turn. */
-export function readTurns(messages: unknown[]): [string, Chunk[]][] {
-  const turns: [string, Chunk[]][] = []
+/** Return the prompt, its files and the emitted chunks of each turn. */
+export function readTurns(messages: unknown[]): [string, File[], Chunk[]][] {
+  const turns: [string, File[], Chunk[]][] = []
   for (const stored of messages as MessageData[]) {
     const message = Message.fromJSON(stored)
     const { metadata } = message
@@ -18,8 +19,9 @@ export function readTurns(messages: unknown[]): [string, Chunk[]][] {
       return [...toolsOf({ content: [block], ...(metadata && { metadata }) })]
     })
     const isPrompt = message.role === 'user' && typeof chunks[0] === 'string'
-    if (isPrompt) turns.push([chunks.filter((chunk) => typeof chunk === 'string').join(''), []])
-    else turns.at(-1)?.[1].push(...chunks)
+    const prompt = chunks.filter((chunk) => typeof chunk === 'string').join('')
+    if (isPrompt) turns.push([prompt, filesIn(stored), []])
+    else turns.at(-1)?.[2].push(...chunks)
   }
   return turns
 }

@@ -2,21 +2,22 @@
 
 import type { ModelMessage } from 'ai'
 
-import type { ToolCall, ToolResult } from '../contract.ts'
+import type { File, ToolCall, ToolResult } from '../contract.ts'
 import { textOf } from '../echo_model.ts'
+import { filesIn } from '../file_parts.ts'
 
 type Content = Exclude<ModelMessage['content'], string>
 
 type Chunk = string | ToolCall | ToolResult
 
-/** Return the prompt and the emitted chunks of each turn. */
-export function readTurns(messages: unknown[]): [string, Chunk[]][] {
-  const turns: [string, Chunk[]][] = []
+/** Return the prompt, its files and the emitted chunks of each turn. */
+export function readTurns(messages: unknown[]): [string, File[], Chunk[]][] {
+  const turns: [string, File[], Chunk[]][] = []
   for (const { role, content } of messages as ModelMessage[]) {
     const chunks = typeof content === 'string' ? [content] : content.flatMap(chunksOf)
-    if (role === 'user')
-      turns.push([chunks.filter((chunk) => typeof chunk === 'string').join(''), []])
-    else turns.at(-1)?.[1].push(...chunks)
+    const prompt = chunks.filter((chunk) => typeof chunk === 'string').join('')
+    if (role === 'user') turns.push([prompt, filesIn({ content }), []])
+    else turns.at(-1)?.[2].push(...chunks)
   }
   return turns
 }

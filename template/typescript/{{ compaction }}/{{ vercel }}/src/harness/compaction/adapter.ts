@@ -3,11 +3,15 @@
 import type { ModelMessage } from 'ai'
 
 import { textOf } from '../echo_model.ts'
+import { filesIn } from '../file_parts.ts'
 import type { Utterance } from './summary.ts'
 
-/** Yield the texts, tool calls and tool results of stored messages. */
+/** Yield the texts, names of files, tool calls and tool results of stored messages. */
 export function* read(messages: unknown[]): Generator<Utterance> {
   for (const { role, content } of messages as ModelMessage[]) {
+    for (const { name, mediaType } of filesIn({ content })) {
+      yield [role, `[A file: ${name || mediaType}]`]
+    }
     for (const part of typeof content === 'string' ? [content] : content) {
       if (typeof part === 'string') {
         yield [role, part]

@@ -1,10 +1,11 @@
 // The Chat Completions API of OpenAI and compatible servers, as a model of Strands.
 
 import { type BaseModelConfig, type Message, Model } from '@strands-agents/sdk'
-import type { JSONValue, ModelStreamEvent, StopReason } from '@strands-agents/sdk'
+import type { ContentBlock, JSONValue, ModelStreamEvent, StopReason } from '@strands-agents/sdk'
 import type { StreamOptions, ToolResultBlock, Usage } from '@strands-agents/sdk'
 import OpenAI from 'openai'
 import type {
+  ChatCompletionContentPart,
   ChatCompletionCreateParams,
   ChatCompletionMessageParam,
 } from 'openai/resources/chat/completions'
@@ -195,7 +196,12 @@ function translate(message: Message): ChatCompletionMessageParam[] {
       ? [{ role: 'tool' as const, tool_call_id: block.toolUseId, content: textOf(block) }]
       : [],
   )
-  if (role === 'user') return text ? [...results, { role, content: text }] : results
+  if (role === 'user') {
+    const files = content.flatMap(fileOf)
+    const parts = [...(text ? [{ type: 'text' as const, text }] : []), ...files]
+    if (files.length > 0) return [...results, { role, content: parts }]
+    return text ? [...results, { role, content: text }] : results
+  }
   const calls = content.flatMap((block) => {
     if (block.type !== 'toolUseBlock') return []
     const { name, toolUseId: id, input, reasoningSignature: thought_signature } = block
@@ -208,6 +214,22 @@ function translate(message: Message): ChatCompletionMessageParam[] {
   const called = calls.length > 0 && { tool_calls: calls, ...Object.fromEntries(reasoning) }
   // Some servers reject an empty text with calls.
   return [{ role, content: calls.length > 0 ? text || null : text, ...called }]
+}
+
+/** Convert a file of a prompt: a text file becomes text. */
+function fileOf(block: ContentBlock): ChatCompletionContentPart[] {
+  if (block.type !== 'imageBlock' && block.type !== 'documentBlock') return []
+  if (!('bytes' in block.source)) return []
+  const { bytes } = block.source
+  const url = `;base64,${Buffer.from(bytes).toString('base64')}`
+  if (block.type === 'imageBlock') {
+    return [{ type: 'image_url', image_url: { url: `data:image/${block.format}${url}` } }]
+  }
+  const filename = `${block.name}.${block.format}`
+  if (block.format !== 'pdf') {
+    return [{ type: 'text', text: `${filename}:\n${new TextDecoder().decode(bytes)}` }]
+  }
+  return [{ type: 'file', file: { filename, file_data: `data:application/pdf${url}` } }]
 }
 
 function textOf(result: ToolResultBlock): string {

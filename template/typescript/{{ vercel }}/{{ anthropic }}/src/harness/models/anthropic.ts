@@ -4,6 +4,7 @@ import { createAnthropic } from '@ai-sdk/anthropic'
 import { defaultSettingsMiddleware, type LanguageModel, wrapLanguageModel } from 'ai'
 import type { LanguageModelMiddleware } from 'ai'
 
+import { withTexts } from '../file_parts.ts'
 import { diagnostic, type Finding } from '../findings.ts'
 import type { CoreSettings } from '../settings.ts'
 import { completed, skippingUnknown } from './messages_stream.ts'
@@ -33,7 +34,7 @@ const caching: LanguageModelMiddleware = {
 export function vendorModel(settings: CoreSettings, options: VendorOptions): LanguageModel {
   const baseURL = `${vendorEndpoint(settings)}/v1`
   const anthropic = createAnthropic({ baseURL, fetch: completed(boundedFetch(settings)) })
-  const middleware = [defaultSettingsMiddleware({ settings: options }), skippingUnknown]
+  const middleware = [defaultSettingsMiddleware({ settings: options }), withTexts, skippingUnknown]
   if (settings.promptCache) middleware.push(caching)
   return wrapLanguageModel({ model: anthropic(settings.model), middleware })
 }

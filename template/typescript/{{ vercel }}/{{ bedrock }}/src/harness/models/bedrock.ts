@@ -7,6 +7,7 @@ import { type LanguageModelMiddleware, wrapLanguageModel } from 'ai'
 
 import { AgentError, isBlank } from '../contract.ts'
 import type { Part } from '../echo_model.ts'
+import { withTexts } from '../file_parts.ts'
 import { diagnostic, type Finding } from '../findings.ts'
 import type { CoreSettings } from '../settings.ts'
 import { boundedFetch } from './provider.ts'
@@ -115,6 +116,7 @@ export function vendorModel(settings: CoreSettings, options: VendorOptions): Lan
   const middleware = [
     defaultSettingsMiddleware({ settings: options }),
     defaultSettingsMiddleware({ settings: guardrail }),
+    withTexts,
     checkingCalls,
   ]
   const isCached = settings.promptCache > 0 && /claude|anthropic/.test(settings.model)

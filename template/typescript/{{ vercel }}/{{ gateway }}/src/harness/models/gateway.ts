@@ -3,6 +3,7 @@
 import { createGateway, defaultSettingsMiddleware, type LanguageModel } from 'ai'
 import { wrapLanguageModel } from 'ai'
 
+import { withTexts } from '../file_parts.ts'
 import { diagnostic, type Finding } from '../findings.ts'
 import type { CoreSettings } from '../settings.ts'
 import { boundedFetch } from './provider.ts'
@@ -19,7 +20,7 @@ export function vendorModel(settings: CoreSettings, options: VendorOptions): Lan
     baseURL: vendorEndpoint(settings),
     fetch: boundedFetch(settings),
   })
-  const middleware = [defaultSettingsMiddleware({ settings: options })]
+  const middleware = [defaultSettingsMiddleware({ settings: options }), withTexts]
   if (settings.promptCache) middleware.push(defaultSettingsMiddleware({ settings: CACHING }))
   return wrapLanguageModel({ model: gateway(settings.model), middleware })
 }

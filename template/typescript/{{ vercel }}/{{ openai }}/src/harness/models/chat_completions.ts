@@ -3,6 +3,7 @@
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
 import { defaultSettingsMiddleware, type LanguageModel, wrapLanguageModel } from 'ai'
 
+import { withTexts } from '../file_parts.ts'
 import { diagnostic, type Finding } from '../findings.ts'
 import type { CoreSettings } from '../settings.ts'
 import { chatFetch } from './chat_stream.ts'
@@ -25,7 +26,7 @@ export function vendorModel(settings: CoreSettings, options: VendorOptions): Lan
     supportsStructuredOutputs: true,
     ...(key && { apiKey: key }),
   })
-  const middleware = [defaultSettingsMiddleware({ settings: options }), keepingReasoning]
+  const middleware = [defaultSettingsMiddleware({ settings: options }), withTexts, keepingReasoning]
   return wrapLanguageModel({ model: openai(settings.model), middleware })
 }
 

@@ -2,19 +2,21 @@
 
 from typing import Any
 
-from ..contract import StoredChunk
+from ..contract import File, StoredChunk
+from ..file_parts import files_in
 from ..turn import tools_in
 
 
-def read_turns(messages: list[Any]) -> list[tuple[str, list[StoredChunk]]]:
-    """Return the prompt and the chunks of each turn."""
-    turns = list[tuple[str, list[StoredChunk]]]()
+def read_turns(messages: list[Any]) -> list[tuple[str, list[File], list[StoredChunk]]]:
+    """Return the prompt, its files and the chunks of each turn."""
+    turns = list[tuple[str, list[File], list[StoredChunk]]]()
     for message in messages:
         content = message["content"]
         if message["role"] == "user" and "text" in content[0]:
-            turns.append(("".join(block.get("text", "") for block in content), []))
+            prompt = "".join(block.get("text", "") for block in content)
+            turns.append((prompt, files_in(message), []))
         elif turns:
             for block in content:
                 is_text = "text" in block
-                turns[-1][1].extend([block["text"]] if is_text else tools_in(block, message))
+                turns[-1][2].extend([block["text"]] if is_text else tools_in(block, message))
     return turns

@@ -4,19 +4,20 @@ from typing import Any
 
 import ai
 
-from ..contract import StoredChunk
+from ..contract import File, StoredChunk
+from ..file_parts import files_in
 from ..turn import as_tool_call, as_tool_result
 
 
-def read_turns(messages: list[Any]) -> list[tuple[str, list[StoredChunk]]]:
-    """Return the prompt and the chunks of each turn."""
-    turns = list[tuple[str, list[StoredChunk]]]()
+def read_turns(messages: list[Any]) -> list[tuple[str, list[File], list[StoredChunk]]]:
+    """Return the prompt, its files and the chunks of each turn."""
+    turns = list[tuple[str, list[File], list[StoredChunk]]]()
     for message in map(ai.messages.Message.model_validate, messages):
         if message.role == "user":
-            turns.append((message.text, []))
+            turns.append((message.text, files_in(message), []))
         elif turns:
             for part in message.parts:
-                turns[-1][1].extend(_chunks(part))
+                turns[-1][2].extend(_chunks(part))
     return turns
 
 

@@ -5,13 +5,16 @@ from typing import Any
 
 import ai
 
+from ..file_parts import files_in
 from ..turn import as_tool_call, as_tool_result
 from .summary import Utterance
 
 
 def read(messages: Iterable[Any]) -> Iterator[Utterance]:
-    """Yield the texts, tool calls and tool results of stored messages."""
+    """Yield the texts, names of files, tool calls and tool results of stored messages."""
     for message in map(ai.messages.Message.model_validate, messages):
+        for file in files_in(message):
+            yield message.role, f"[A file: {file.name or file.media_type}]"
         for part in message.parts:
             if isinstance(part, ai.messages.TextPart):
                 yield message.role, part.text

@@ -15,6 +15,7 @@ from strands.types.content import Messages
 from strands.types.streaming import StreamEvent
 
 from ..contract import AgentError
+from ..files import FORMATS, TEXT_TYPES
 from ..settings import CoreSettings
 from .chat_stream import event_hooks, visible_reasoning, with_raw_messages
 
@@ -22,6 +23,7 @@ REASONS = {"stop", "tool_calls", "length", "content_filter"}
 # The fields in which servers send reasoning. Some require it back with the tool calls.
 TEXTS = ("reasoning_content", "reasoning")
 LISTS = ("reasoning_details",)
+TEXT_FORMATS = {FORMATS[media_type] for media_type in TEXT_TYPES}
 
 # Signals the start of reasoning or of a tool call. Unsigned reasoning is not stored.
 START_MARK = " "
@@ -56,7 +58,14 @@ class ChatModel(OpenAIModel):
 
     def format_request(self, messages: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
         blocks = [
-            {**message, "content": [b for b in message["content"] if "reasoningContent" not in b]}
+            {
+                **message,
+                "content": [
+                    _with_file_name(block)
+                    for block in message["content"]
+                    if "reasoningContent" not in block
+                ],
+            }
             for message in messages
         ]
         request = super().format_request(cast(Messages, blocks), *args, **kwargs)
@@ -112,6 +121,17 @@ class ChatModel(OpenAIModel):
             cached = usage.get("cacheReadInputTokens", 0) + usage.get("cacheWriteInputTokens", 0)
             usage["inputTokens"] -= cached
         return chunk
+
+
+def _with_file_name(block: Any) -> Any:
+    """Return a block in which a text file is text, and another document has a file name."""
+    document = block.get("document")
+    if not document:
+        return block
+    name = f"{document['name']}.{document['format']}"
+    if document["format"] in TEXT_FORMATS:
+        return {"text": f"{name}:\n{document['source']['bytes'].decode(errors='replace')}"}
+    return {"document": {**document, "name": name}}
 
 
 class Reasoning:

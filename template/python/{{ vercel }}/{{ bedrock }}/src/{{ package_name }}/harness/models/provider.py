@@ -14,6 +14,7 @@ from ai.providers import history_utils
 from ai.types.usage import Usage
 
 from ..contract import AgentError, is_blank
+from ..files import FORMATS
 from ..messages import mark, shown_to
 from .aws_call import Call
 
@@ -115,6 +116,8 @@ def _add_cache_points(request: dict[str, Any]) -> None:
 def _block(part: Any) -> dict[str, Any] | None:
     if part.kind == "text":
         return {"text": part.text}
+    if part.kind == "file":
+        return _file(part)
     if part.kind == "reasoning":
         return _reasoning(part)
     if part.kind == "tool_call":
@@ -127,6 +130,17 @@ def _block(part: Any) -> dict[str, Any] | None:
         result = {"toolUseId": part.tool_call_id, "content": [{"text": text or "(nothing)"}]}
         return {"toolResult": result | {"status": "error" if part.is_error else "success"}}
     return None
+
+
+def _file(part: ai.messages.FilePart) -> dict[str, Any]:
+    """Return the block of a file. Bedrock requires different names of documents."""
+    format = FORMATS.get(part.media_type, "txt")
+    data = b64decode(part.data) if isinstance(part.data, str) else part.data
+    fields = {"format": format, "source": {"bytes": data}}
+    if part.media_type.startswith("image/"):
+        return {"image": fields}
+    name = re.sub(r"[^A-Za-z0-9()\[\]-]+", "-", part.filename or "file")
+    return {"document": {"name": f"{name} {part.id[-8:]}", **fields}}
 
 
 def _reasoning(part: ai.messages.ReasoningPart) -> dict[str, Any] | None:

@@ -1,0 +1,220 @@
+"""Files of a prompt: their limits, and their types by content."""
+
+import re
+from base64 import b64decode
+from collections.abc import Collection, Sequence
+from io import BytesIO
+from pathlib import Path
+from struct import error as struct_error
+from struct import unpack_from
+from zipfile import BadZipFile, ZipFile
+
+from .contract import AgentError, File, well_formed
+from .settings import CoreSettings
+
+DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+# The media types that a caller can send, with the names of their formats.
+FORMATS = {
+    "image/png": "png",
+    "image/jpeg": "jpeg",
+    "image/gif": "gif",
+    "image/webp": "webp",
+    "application/pdf": "pdf",
+    DOCX: "docx",
+    "text/plain": "txt",
+    "text/csv": "csv",
+    "text/markdown": "md",
+}
+# All vendors accept these types.
+COMMON_TYPES = tuple(media_type for media_type in FORMATS if media_type != DOCX)
+TEXT_TYPES = frozenset(media_type for media_type in FORMATS if media_type.startswith("text/"))
+# Anthropic and Bedrock reject images with a longer side.
+MAX_PIXELS = 8000
+PDF_MARK = b"%PDF-"
+PDF_MARK_PLACE = 1024  # PDF readers look for the mark in these first bytes
+ZIP_END = b"PK\x05\x06"
+ZIP_END_PLACE = 22 + 65_535  # the end record and its comment
+
+
+def check_files(files: Sequence[File], accepted: Collection[str], settings: CoreSettings) -> None:
+    """Check the files of a prompt, by their content.
+
+    `accepted` are the media types that the model accepts. Raises AgentError: `payload_too_large`
+    above MAX_FILES or MAX_FILE_BYTES, `unsupported_file`.
+    """
+    check_count(len(files), settings)
+    for file in files:
+        if len(file.data) > settings.max_file_bytes:
+            raise too_large(file.label, settings)
+        if file.media_type not in FORMATS:
+            raise unsupported(f"{file.label} has the type {file.media_type[:100]}", accepted)
+        found = find_type(file.data)
+        is_text = found == "text/plain" and file.media_type in TEXT_TYPES
+        if found != file.media_type and not is_text:
+            what = f"{file.label} contains {found or 'unknown data'}, not {file.media_type}"
+            raise unsupported(what, accepted)
+        if file.media_type not in accepted:
+            raise unsupported(f"The model does not accept {file.media_type}", accepted)
+        if file.is_image:
+            _check_image(file)
+
+
+def _check_image(file: File) -> None:
+    size = find_size(file.data)
+    if not size or not all(size):
+        raise AgentError("unsupported_file", f"{file.label} is a damaged image.")
+    if max(size) > MAX_PIXELS:
+        what = f"{file.label} has {size[0]} x {size[1]} pixels"
+        raise AgentError("unsupported_file", f"{what}: send at most {MAX_PIXELS} per side.")
+    is_pdf = PDF_MARK in file.data[:PDF_MARK_PLACE]
+    if is_pdf or ZIP_END in file.data[-ZIP_END_PLACE:]:
+        raise AgentError("unsupported_file", f"{file.label} is an image and another file.")
+
+
+def unsupported(reason: str, accepted: Collection[str]) -> AgentError:
+    """Return the error for a type that is not accepted."""
+    advice = f"Send one of: {', '.join(accepted)}." if accepted else "Send no files."
+    return AgentError("unsupported_file", f"{reason}. {advice}")
+
+
+def read_files(value: object, settings: CoreSettings) -> tuple[File, ...]:
+    """Read the `files` of a request; `check_files` checks them. Raises AgentError."""
+    if not isinstance(value, list):
+        raise AgentError("invalid_request", "Send files as a list.")
+    check_count(len(value), settings)
+    return tuple(_read_file(item, settings) for item in value)
+
+
+def check_count(count: int, settings: CoreSettings) -> None:
+    """Raise `payload_too_large` for more than MAX_FILES files."""
+    if count > settings.max_files:
+        message = f"Send at most {settings.max_files} files with a prompt."
+        raise AgentError("payload_too_large", message)
+
+
+def _read_file(item: object, settings: CoreSettings) -> File:
+    fields = item if isinstance(item, dict) else {}
+    media_type = fields.get("media_type")
+    name = fields.get("name", "")
+    data = fields.get("data")
+    if "url" in fields:
+        message = "Send the data of a file: the agent fetches no URLs."
+        raise AgentError("invalid_request", message)
+    if not isinstance(media_type, str) or not isinstance(name, str) or not isinstance(data, str):
+        message = "Send each file as {media_type, name, data}, with its data in base64."
+        raise AgentError("invalid_request", message)
+    return decode_file(media_type, data, name, settings)
+
+
+def decode_file(media_type: str, data: str, name: str, settings: CoreSettings) -> File:
+    """Return a file from its base64. Raises AgentError."""
+    if len(data) > (settings.max_file_bytes + 2) // 3 * 4:
+        raise too_large(name, settings)
+    try:
+        content = b64decode(data, validate=True)
+    except ValueError:
+        message = f"The data of {name or 'a file'} is not base64."
+        raise AgentError("invalid_request", message) from None
+    # Browsers may add a parameter, such as charset.
+    return File(media_type.split(";")[0].strip().lower(), content, name)
+
+
+def too_large(name: str, settings: CoreSettings) -> AgentError:
+    """Return the error for a file above MAX_FILE_BYTES."""
+    what = f"{name[:200] or 'A file'} is larger than {settings.max_file_bytes} bytes."
+    return AgentError("payload_too_large", well_formed(what))
+
+
+def read_path(path: Path, settings: CoreSettings) -> File:
+    """Read a file of the user; its content and extension decide its type. Raises AgentError."""
+    try:
+        if path.stat().st_size > settings.max_file_bytes:
+            raise too_large(path.name, settings)
+        data = path.read_bytes()
+    except OSError as error:
+        message = f"Cannot read {path}: {error.strerror}."
+        raise AgentError("invalid_request", message) from None
+    types = {"csv": "text/csv", "md": "text/markdown"}
+    media_type = find_type(data)
+    if media_type == "text/plain":
+        media_type = types.get(path.suffix.lower().removeprefix("."), media_type)
+    return File(media_type or "application/octet-stream", data, path.name)
+
+
+def find_type(data: bytes) -> str:
+    """Return the media type of the content, or "". The type of any text is text/plain."""
+    if data.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "image/png"
+    if data.startswith(b"\xff\xd8\xff"):
+        return "image/jpeg"
+    if data.startswith((b"GIF87a", b"GIF89a")):
+        return "image/gif"
+    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
+        return "image/webp"
+    if data.startswith(PDF_MARK):
+        return "application/pdf"
+    if data.startswith(b"PK\x03\x04"):
+        return DOCX if _is_docx(data) else ""
+    return "text/plain" if _is_text(data) else ""
+
+
+def _is_docx(data: bytes) -> bool:
+    try:
+        with ZipFile(BytesIO(data)) as archive:
+            return "word/document.xml" in archive.namelist()
+    except (BadZipFile, ValueError, NotImplementedError):
+        return False
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        text = data.decode()
+    except ValueError:
+        return False
+    return text != "" and re.search(r"[\x00-\x08\x0e-\x1f\x7f]", text) is None
+
+
+def find_size(data: bytes) -> tuple[int, int] | None:
+    """Return the width and height of an image in pixels, or None."""
+    try:
+        if data.startswith(b"\x89PNG"):
+            width, height = unpack_from(">II", data, 16)
+            return width, height
+        if data.startswith(b"GIF"):
+            width, height = unpack_from("<HH", data, 6)
+            return width, height
+        if data.startswith(b"RIFF"):
+            return _size_of_webp(data)
+        return _size_of_jpeg(data)
+    except struct_error:  # the file is too short
+        return None
+
+
+def _size_of_webp(data: bytes) -> tuple[int, int] | None:
+    kind = data[12:16]
+    if kind == b"VP8X":
+        width, width_high, height, height_high = unpack_from("<HBHB", data, 24)
+        return (width_high << 16 | width) + 1, (height_high << 16 | height) + 1
+    if kind == b"VP8L":
+        (bits,) = unpack_from("<I", data, 21)
+        return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+    if kind == b"VP8 ":
+        width, height = unpack_from("<HH", data, 26)
+        return width & 0x3FFF, height & 0x3FFF
+    return None
+
+
+def _size_of_jpeg(data: bytes) -> tuple[int, int] | None:
+    """Return the size in the first frame header."""
+    place = 2
+    while data[place : place + 1] == b"\xff":
+        (marker,) = unpack_from("B", data, place + 1)
+        if marker == 0xFF:  # padding
+            place += 1
+            continue
+        if 0xC0 <= marker <= 0xCF and marker not in {0xC4, 0xC8, 0xCC}:
+            height, width = unpack_from(">HH", data, place + 5)
+            return width, height
+        (length,) = unpack_from(">H", data, place + 2)
+        place += 2 + length
+    return None

@@ -1,0 +1,5 @@
+"""The types of files that the vendor's models accept."""
+
+from ..files import COMMON_TYPES
+
+FILE_TYPES = COMMON_TYPES

@@ -1,0 +1,67 @@
+"""Files of a prompt in the format of the AI SDK."""
+
+from base64 import b64decode
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+import ai
+
+from .contract import File
+from .files import TEXT_TYPES
+
+Message = ai.messages.Message
+
+
+def to_parts(files: Collection[File]) -> list[Any]:
+    """Return the message parts of files."""
+    return [_to_part(file) for file in files]
+
+
+def _to_part(file: File) -> ai.messages.FilePart:
+    return ai.messages.FilePart(
+        data=file.data, media_type=file.media_type, filename=file.name or None
+    )
+
+
+def files_in(message: Message) -> list[File]:
+    """Return the files of a message."""
+    return [
+        File(part.media_type, _bytes_of(part.data), part.filename or "")
+        for part in message.parts
+        if isinstance(part, ai.messages.FilePart)
+    ]
+
+
+def _bytes_of(data: str | bytes) -> bytes:
+    return b64decode(data) if isinstance(data, str) else data
+
+
+def sendable(messages: Iterable[Message], accepted: Collection[str]) -> list[Message]:
+    """Return messages in which a note replaces each file that the model does not accept."""
+
+    def change(part: Any) -> Any:
+        if part.kind != "file" or part.media_type in accepted:
+            return part
+        note = f"[A file of type {part.media_type}, which this model does not accept]"
+        return ai.messages.TextPart(text=note)
+
+    return [_map_files(message, change) for message in messages]
+
+
+def with_texts(messages: Iterable[Message]) -> list[Message]:
+    """Turn text files into text parts, because not every vendor accepts text files."""
+
+    def change(part: Any) -> Any:
+        if part.kind != "file" or part.media_type not in TEXT_TYPES:
+            return part
+        text = _bytes_of(part.data).decode(errors="replace")
+        return ai.messages.TextPart(text=f"{part.filename or 'file'}:\n{text}")
+
+    return [_map_files(message, change) for message in messages]
+
+
+def _map_files(message: Message, change: Callable[[Any], Any]) -> Message:
+    """Return a message in which `change` has replaced parts, if it has files."""
+    if not any(part.kind == "file" for part in message.parts):
+        return message
+    return message.model_copy(update={"parts": [*map(change, message.parts)]})

@@ -1,0 +1,239 @@
+// Files of a prompt: their limits, and their types by content.
+
+import { readFile as readFileBytes, stat } from 'node:fs/promises'
+import { basename, extname } from 'node:path'
+
+import { AgentError, File } from './contract.ts'
+import type { CoreSettings } from './settings.ts'
+
+type Limits = Pick<CoreSettings, 'maxFiles' | 'maxFileBytes'>
+
+const DOCX = 'application/vnd.openxmlformats-officedocument.wordprocessingml.document'
+
+/** The media types that a caller can send, with the names of their formats. */
+export const FORMATS = {
+  'image/png': 'png',
+  'image/jpeg': 'jpeg',
+  'image/gif': 'gif',
+  'image/webp': 'webp',
+  'application/pdf': 'pdf',
+  [DOCX]: 'docx',
+  'text/plain': 'txt',
+  'text/csv': 'csv',
+  'text/markdown': 'md',
+} as const
+
+export type MediaType = keyof typeof FORMATS
+
+const ALL_TYPES = Object.keys(FORMATS) as MediaType[]
+
+/** The types that all vendors accept. */
+export const COMMON_TYPES: readonly string[] = ALL_TYPES.filter((type) => type !== DOCX)
+
+// Anthropic and Bedrock reject images with a longer side.
+const MAX_PIXELS = 8000
+const PDF_MARK = '%PDF-'
+const PDF_MARK_PLACE = 1024 // PDF readers look for the mark in these first bytes
+const ZIP_END = 'PK\x05\x06'
+const ZIP_END_PLACE = 22 + 65_535 // the end record and its comment
+const TEXT_EXTENSIONS = new Map([
+  ['.csv', 'text/csv'],
+  ['.md', 'text/markdown'],
+])
+const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/
+
+/**
+ * Check the files of a prompt, by their content.
+ *
+ * `accepted` are the media types that the model accepts. Throws AgentError: `payload_too_large`
+ * above MAX_FILES or MAX_FILE_BYTES, `unsupported_file`.
+ */
+export function checkFiles(
+  files: readonly File[],
+  accepted: readonly string[],
+  limits: Limits,
+): void {
+  checkCount(files.length, limits)
+  for (const file of files) checkFile(file, accepted, limits)
+}
+
+function checkFile(file: File, accepted: readonly string[], limits: Limits): void {
+  const { data, label, mediaType } = file
+  if (data.length > limits.maxFileBytes) throw tooLarge(label, limits)
+  if (!isMediaType(mediaType)) {
+    throw unsupported(`${label} has the type ${mediaType.slice(0, 100)}`, accepted)
+  }
+  const found = typeOf(data)
+  const isText = found === 'text/plain' && mediaType.startsWith('text/')
+  if (found !== mediaType && !isText) {
+    throw unsupported(`${label} contains ${found || 'unknown data'}, not ${mediaType}`, accepted)
+  }
+  if (!accepted.includes(mediaType)) {
+    throw unsupported(`The model does not accept ${mediaType}`, accepted)
+  }
+  if (file.isImage) checkImage(file)
+}
+
+function isMediaType(text: string): text is MediaType {
+  return Object.hasOwn(FORMATS, text)
+}
+
+function checkImage({ data, label }: File): void {
+  const [width, height] = sizeOf(data)
+  if (!width || !height) throw new AgentError('unsupported_file', `${label} is a damaged image.`)
+  if (Math.max(width, height) > MAX_PIXELS) {
+    const what = `${label} has ${width} x ${height} pixels`
+    throw new AgentError('unsupported_file', `${what}: send at most ${MAX_PIXELS} per side.`)
+  }
+  const bytes = bufferOf(data)
+  const isPdf = bytes.subarray(0, PDF_MARK_PLACE).includes(PDF_MARK)
+  if (isPdf || bytes.subarray(-ZIP_END_PLACE).includes(ZIP_END)) {
+    throw new AgentError('unsupported_file', `${label} is an image and another file.`)
+  }
+}
+
+/** Return the error for a type that is not accepted. */
+function unsupported(reason: string, accepted: readonly string[]): AgentError {
+  const advice = accepted.length > 0 ? `Send one of: ${accepted.join(', ')}.` : 'Send no files.'
+  return new AgentError('unsupported_file', `${reason}. ${advice}`)
+}
+
+/** Read the `files` of a request; `checkFiles` checks them. Throws AgentError. */
+export function readFiles(value: unknown, limits: Limits): File[] {
+  if (!Array.isArray(value)) throw new AgentError('invalid_request', 'Send files as a list.')
+  checkCount(value.length, limits)
+  return value.map((item: unknown) => readFile(item, limits))
+}
+
+/** Throw `payload_too_large` for more than MAX_FILES files. */
+export function checkCount(count: number, { maxFiles }: Limits): void {
+  if (count <= maxFiles) return
+  throw new AgentError('payload_too_large', `Send at most ${maxFiles} files with a prompt.`)
+}
+
+function readFile(item: unknown, limits: Limits): File {
+  const fields = Object(item) as Record<string, unknown>
+  const { media_type: mediaType, name = '', data } = fields
+  if ('url' in fields) {
+    const message = 'Send the data of a file: the agent fetches no URLs.'
+    throw new AgentError('invalid_request', message)
+  }
+  const hasStrings = typeof mediaType === 'string' && typeof name === 'string'
+  if (!hasStrings || typeof data !== 'string') {
+    const message = 'Send each file as {media_type, name, data}, with its data in base64.'
+    throw new AgentError('invalid_request', message)
+  }
+  return decodeFile(mediaType, data, name, limits)
+}
+
+/** Return a file from its base64. Throws AgentError. */
+export function decodeFile(mediaType: string, data: string, name: string, limits: Limits): File {
+  if (data.length > Math.ceil(limits.maxFileBytes / 3) * 4) throw tooLarge(name, limits)
+  if (!BASE64.test(data)) {
+    throw new AgentError('invalid_request', `The data of ${name || 'a file'} is not base64.`)
+  }
+  // Browsers may add a parameter, such as charset.
+  const type = mediaType.split(';')[0]!.trim().toLowerCase()
+  return new File(type, Buffer.from(data, 'base64'), name)
+}
+
+function tooLarge(name: string, { maxFileBytes }: Limits): AgentError {
+  const label = name.toWellFormed().slice(0, 200) || 'A file'
+  return new AgentError('payload_too_large', `${label} is larger than ${maxFileBytes} bytes.`)
+}
+
+/**
+ * Read a file of the user; its content and extension decide its type.
+ *
+ * Throws AgentError.
+ */
+export async function readPath(path: string, limits: Limits): Promise<File> {
+  const name = basename(path)
+  try {
+    const { size } = await stat(path)
+    if (size > limits.maxFileBytes) throw tooLarge(name, limits)
+    const data = await readFileBytes(path)
+    const found = typeOf(data) || 'application/octet-stream'
+    const type = TEXT_EXTENSIONS.get(extname(path).toLowerCase())
+    return new File(found === 'text/plain' && type ? type : found, data, name)
+  } catch (error) {
+    if (error instanceof AgentError) throw error
+    throw new AgentError('invalid_request', `Cannot read ${path}: ${Object(error).code}.`)
+  }
+}
+
+/** Return the media type of the content, or ''. The type of any text is text/plain. */
+function typeOf(data: Uint8Array): MediaType | '' {
+  const bytes = bufferOf(data)
+  const start = bytes.toString('latin1', 0, 12)
+  if (start.startsWith('\x89PNG\r\n\x1a\n')) return 'image/png'
+  if (start.startsWith('\xff\xd8\xff')) return 'image/jpeg'
+  if (/^GIF8[79]a/.test(start)) return 'image/gif'
+  if (/^RIFF[^]{4}WEBP/.test(start)) return 'image/webp'
+  if (start.startsWith(PDF_MARK)) return 'application/pdf'
+  // The names of a zip file's entries are at its end.
+  const isZip = start.startsWith('PK\x03\x04') && bytes.includes(ZIP_END)
+  if (isZip) return bytes.lastIndexOf('word/document.xml') > 0 ? DOCX : ''
+  return isText(data) ? 'text/plain' : ''
+}
+
+function isText(data: Uint8Array): boolean {
+  try {
+    const text = new TextDecoder('utf-8', { fatal: true }).decode(data)
+    // eslint-disable-next-line no-control-regex -- other files contain these characters
+    return text !== '' && !/[\x00-\x08\x0e-\x1f\x7f]/.test(text)
+  } catch {
+    return false
+  }
+}
+
+/** Return the width and height of an image in pixels; an empty list if it is damaged. */
+function sizeOf(data: Uint8Array): number[] {
+  const bytes = bufferOf(data)
+  try {
+    switch (typeOf(data)) {
+      case 'image/png':
+        return [bytes.readUInt32BE(16), bytes.readUInt32BE(20)]
+      case 'image/gif':
+        return [bytes.readUInt16LE(6), bytes.readUInt16LE(8)]
+      case 'image/webp':
+        return sizeOfWebp(bytes)
+      default:
+        return sizeOfJpeg(bytes)
+    }
+  } catch {
+    return [] // the file is too short
+  }
+}
+
+function sizeOfWebp(bytes: Buffer): number[] {
+  switch (bytes.toString('latin1', 12, 16)) {
+    case 'VP8X':
+      return [bytes.readUIntLE(24, 3) + 1, bytes.readUIntLE(27, 3) + 1]
+    case 'VP8L': {
+      const bits = bytes.readUInt32LE(21)
+      return [(bits & 0x3fff) + 1, ((bits >> 14) & 0x3fff) + 1]
+    }
+    case 'VP8 ':
+      return [bytes.readUInt16LE(26) & 0x3fff, bytes.readUInt16LE(28) & 0x3fff]
+    default:
+      return []
+  }
+}
+
+/** Return the size in the first frame header. */
+function sizeOfJpeg(bytes: Buffer): number[] {
+  let place = 2
+  while (bytes[place] === 0xff) {
+    const marker = bytes[place + 1] ?? 0
+    const isFrame = marker >= 0xc0 && marker <= 0xcf && ![0xc4, 0xc8, 0xcc].includes(marker)
+    if (isFrame) return [bytes.readUInt16BE(place + 7), bytes.readUInt16BE(place + 5)]
+    const isPadding = marker === 0xff
+    place += isPadding ? 1 : 2 + bytes.readUInt16BE(place + 2)
+  }
+  return []
+}
+
+function bufferOf(data: Uint8Array): Buffer {
+  return Buffer.from(data.buffer, data.byteOffset, data.byteLength)
+}
