@@ -56,7 +56,7 @@ class Row:
 # Every run also checks the types of crowded renders, which have almost all code, and of plain ones
 # (tests/renders/test_first_hour.py). The lists of modules are shorter here. In TypeScript one
 # command lints and checks types.
-TYPED = {"strands-python+valkey+agentcore", "strands-typescript+valkey+agentcore"}
+TYPED = {"strands-python+s3", "strands-typescript+s3"}
 # Each language and each framework once. A store and a memory are the same in all targets of a
 # language, no test is about a model, and each render has the tests of a plain render.
 TESTED = {"vercel-python+custom", "strands-typescript+valkey+agentcore"}
@@ -121,7 +121,7 @@ MANY: dict[str, dict[str, str]] = {
     "vercel+custom": {"session_store": "custom", "model": "gateway"},
     "vercel+in-process": {"session_store": "in-process", "model": "openai"},
 }
-USUAL_MANY = {"strands+s3", "strands+custom", "vercel+valkey"}
+USUAL_MANY = {"strands+custom", "vercel+valkey"}
 # The weekly run updates the dependencies of these. A fresh clone, as CI has in every run, installs
 # the newest dependencies anyway.
 NEWEST = {"vercel+custom-python", "strands+in-process-typescript"}

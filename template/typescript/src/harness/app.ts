@@ -67,7 +67,7 @@ export class AgentApp implements App<Settings> {
     return capabilities
   }
 
-  /** Return the capabilities for a command without turns, or reject invalid settings. */
+  /** Return the capabilities, for a command that runs no turns; refuse invalid settings. */
   async loadCapabilities(): Promise<Capability[]> {
     const [settings, findings] = this.readSettings()
     refuseErrors(findings)

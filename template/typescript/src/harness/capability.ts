@@ -54,7 +54,7 @@ export class Capability<S extends CoreSettings = CoreSettings> implements Sessio
   open?(runtime: Runtime): Promise<void>
   /** Write the remaining data and disconnect, within SHUTDOWN_GRACE_SECONDS + 2. */
   close?(): Promise<void>
-  /** Whether `close` runs after the other capabilities have closed, within five seconds. */
+  /** Whether `close` runs after all other capabilities have closed; it then has 5 seconds. */
   get closesLast(): boolean {
     return false
   }
@@ -77,13 +77,13 @@ export class Capability<S extends CoreSettings = CoreSettings> implements Sessio
   /** Ask the user of `chat` for approvals; return the request that resumes the turn. */
   ask?(result: TurnResult, request: TurnRequest, read: Read): Promise<TurnRequest | undefined>
   /**
-   * Return routes. Before a handler runs, the harness checks Host, Origin, Content-Type and
-   * API_TOKEN, and that a sent actor id is valid.
+   * Return routes. Before a handler runs, the harness checks Host, Origin, Content-Type,
+   * API_TOKEN and the actor id, if there is one.
    */
   routes?(): Routes
   /** Return routes that need no API_TOKEN. */
   publicRoutes?(): Routes
-  /** Wrap the server's app in middleware; the first capability wraps outermost. */
+  /** Wrap the server's app in middleware; the first capability is the outermost wrapper. */
   wrap?(app: RequestListener): RequestListener
   /** Return tools for every turn; in a name conflict, the agent's own tool wins. */
   tools?(): NamedTool[]
@@ -96,7 +96,8 @@ export class Capability<S extends CoreSettings = CoreSettings> implements Sessio
   /**
    * Wrap or replace the model for the requests of an actor. Not async.
    *
-   * The first capability wraps outermost; `prepare` runs later. AgentError rejects the turn.
+   * The first capability is the outermost wrapper. `prepare` runs later. An AgentError rejects
+   * the turn.
    * `turn` is undefined for requests outside a turn.
    */
   wrapModel?(model: LanguageModel, actor: string | null, turn?: Turn): LanguageModel
@@ -129,7 +130,7 @@ export interface App<S extends CoreSettings = CoreSettings> {
   checkModel(settings: CoreSettings): Promise<Finding[]>
   /** Return the capabilities. */
   makeCapabilities(settings: S): Promise<Capability[]>
-  /** Return the capabilities for a command without turns, or reject invalid settings. */
+  /** Return the capabilities, for a command that runs no turns; refuse invalid settings. */
   readonly loadCapabilities: LoadCapabilities
 }
 
@@ -169,7 +170,7 @@ export async function checkAll(
   return findings
 }
 
-/** Return the model for an actor, wrapped by all capabilities; the first wraps outermost. */
+/** Return the model for an actor in the wrappers of all capabilities; the first is outermost. */
 export function wrapModel(
   capabilities: readonly Capability[],
   model: LanguageModel,

@@ -87,7 +87,7 @@ async function checkOwnTools(
   try {
     const { declarationsOf, describeTools, mergeTools } = await import('./tools.ts')
     const findings = checkTools(await declarationsOf(agent.TOOLS))
-    // Capabilities may load their tools only in `open`; then the start checks FINAL_TOOLS.
+    // Some capabilities load their tools only in `open`: then the start checks FINAL_TOOLS.
     if (capabilities.some(({ open, tools }) => open && tools)) return findings
     const added = capabilities.flatMap((capability) => capability.tools?.() ?? [])
     const names = describeTools(mergeTools(agent.TOOLS, added)).map(([name]) => name)
@@ -126,7 +126,7 @@ function usage(): string {
 /**
  * Change from a subfolder to the project folder, to read its .env.
  *
- * Stay in a subfolder with its own .env or agents.
+ * Stay in the subfolder if it has its own `.env` file or `agents` folder.
  */
 function enterProject(project: string): void {
   const isInside = process.cwd().startsWith(project + sep)

@@ -35,7 +35,7 @@ export const ERRORS = {
   origin_forbidden: [403, 'Requests with this Host or Origin header are not allowed.'],
   not_found: [404, 'Not found: use POST /invocations or GET /ping.'],
   method_not_allowed: [405, 'This path does not support this method.'],
-  request_timeout: [408, 'The request was not complete in time.'],
+  request_timeout: [408, 'The request was not received in time.'],
   session_conflict: [409, 'Another process continued this session; this turn was not saved.'],
   not_waiting: [409, 'No tool call is waiting for approval.'],
   session_corrupt: [
@@ -120,7 +120,7 @@ export interface Refusal {
 }
 
 /**
- * Whether a provider is overloaded or at a rate limit, by its error as `describe` formats it.
+ * Whether an error, as `describe` formats it, means that the provider is overloaded.
  *
  * The HTTP status decides. For an error in a stream, which has no status of its own, the name of
  * the error decides.
@@ -273,7 +273,7 @@ export type Mark = (typeof MARKS)[number]
 /** A running turn. */
 export class Turn {
   readonly request: TurnRequest
-  /** The prompt of the request, or of the repeated or continued turn. */
+  /** The prompt of the request, or that of the turn to repeat or continue. */
   prompt: string
   /** The key of the request, or of the continued turn. */
   key: string | null

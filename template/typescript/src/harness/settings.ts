@@ -15,7 +15,7 @@ export interface Setting<T> {
   readonly isSecret: boolean
 }
 
-/** If a `required` setting has no value, `check` reports an error and no command starts. */
+/** If a `required` setting has no value, `check` reports it, and other commands do not start. */
 interface Options {
   readonly required?: boolean
 }

@@ -56,7 +56,7 @@ class AgentApp:
         return capabilities
 
     def load_capabilities(self) -> list[Capability]:
-        """Return the capabilities for a command without turns, or reject invalid settings."""
+        """Return the capabilities, for a command that runs no turns; refuse invalid settings."""
         settings, findings = self.read_settings()
         refuse_errors(findings)
         return self.make_capabilities(settings)

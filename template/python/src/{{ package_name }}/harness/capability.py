@@ -34,8 +34,8 @@ class Runtime(Protocol):
     def spawn(self, request: TurnRequest, *, emit: Emit = discard) -> asyncio.Task[TurnResult]:
         """Run a turn in a task. Await the task for the result; cancel it to cancel the turn.
 
-        Raises AgentError, as the task does: `server_busy` or `draining` if no turn may start,
-        `invalid_request`, `actor_required`.
+        Raises AgentError at once: `server_busy` or `draining` if no turn may start,
+        `invalid_request` for an invalid prompt, `actor_required`. The task raises AgentError, too.
         """
 
 
@@ -73,7 +73,7 @@ class Capability(SessionHooks):
 
     @property
     def closes_last(self) -> bool:
-        """Whether `close` runs after the other capabilities have closed, within five seconds."""
+        """Whether `close` runs after all other capabilities have closed; it then has 5 seconds."""
         return False
 
     @property
@@ -121,7 +121,7 @@ class Capability(SessionHooks):
     def routes(self) -> Routes:
         """Return routes. Before a handler runs, the harness checks the request.
 
-        It checks Host, Origin, Content-Type and API_TOKEN, and that a sent actor id is valid.
+        It checks Host, Origin, Content-Type, API_TOKEN and the actor id, if there is one.
         """
         return {}
 
@@ -130,7 +130,7 @@ class Capability(SessionHooks):
         return {}
 
     def wrap(self, app: ASGIApp) -> ASGIApp:
-        """Wrap the server's app in middleware; the first capability wraps outermost."""
+        """Wrap the server's app in middleware; the first capability is the outermost wrapper."""
         return app
 
     def tools(self) -> list[Any]:
@@ -154,7 +154,8 @@ class Capability(SessionHooks):
     def wrap_model(self, model: Any, actor: str | None, turn: Turn | None) -> Any:
         """Wrap or replace the model for the requests of an actor.
 
-        The first capability wraps outermost; `prepare` runs later. AgentError rejects the turn.
+        The first capability is the outermost wrapper. `prepare` runs later. An AgentError rejects
+        the turn.
         `turn` is None for requests outside a turn.
         """
         return model
@@ -185,7 +186,7 @@ class App(Protocol):
         """Return the capabilities."""
 
     def load_capabilities(self) -> list[Capability]:
-        """Return the capabilities for a command without turns, or reject invalid settings."""
+        """Return the capabilities, for a command that runs no turns; refuse invalid settings."""
 
 
 def overrides(capability: Capability, method: str) -> bool:
@@ -205,7 +206,7 @@ def check_all(capabilities: Iterable[Capability]) -> list[Finding]:
 def wrap_model(
     capabilities: Iterable[Capability], model: Any, actor: str | None, turn: Turn | None = None
 ) -> Any:
-    """Return the model for an actor, wrapped by all capabilities; the first wraps outermost."""
+    """Return the model for an actor in the wrappers of all capabilities; the first is outermost."""
     for capability in reversed([*capabilities]):
         model = capability.wrap_model(model, actor, turn)
     return model

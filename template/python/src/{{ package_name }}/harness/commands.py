@@ -41,7 +41,7 @@ def make_cli(app: AgentApp) -> click.Group:
         handler = logging.StreamHandler()
         handler.setFormatter(Formatter("%(asctime)s %(levelname)s %(message)s"))
         logging.basicConfig(handlers=[handler])
-        # These loggers print exceptions that may quote prompts, or each rejected connection.
+        # Some loggers print exceptions that may quote prompts; others print each lost connection.
         for name in ("ai", "asyncio", "opentelemetry", "strands", "uvicorn"):
             logging.getLogger(name).setLevel("CRITICAL")
 
@@ -53,7 +53,7 @@ def make_cli(app: AgentApp) -> click.Group:
 def enter_project() -> None:
     """Change from a subfolder to the project folder, to read its .env.
 
-    Stay in a subfolder with its own .env or agents.
+    Stay in the subfolder if it has its own `.env` file or `agents` folder.
     """
     project = Project.package.resolve().parents[1]
     is_inside = project in Path.cwd().parents
@@ -64,7 +64,7 @@ def enter_project() -> None:
 def open_stream(name: str) -> None:
     """Set a standard stream to UTF-8; reopen a closed stream."""
     stream: Any = getattr(sys, name)
-    if stream is None:  # otherwise a file or socket would get its number
+    if stream is None:  # otherwise the next file or socket would get its number
         stream = open(os.devnull, "r" if name == "stdin" else "w")  # noqa: SIM115
         setattr(sys, name, stream)
     stream.reconfigure(encoding="utf-8", errors="replace")
@@ -151,7 +151,7 @@ def check_own_tools(agent: AgentModule, capabilities: list[Capability]) -> list[
         from .turn import declaration_of
 
         findings = check_tools([declaration_of(tool) for tool in agent.TOOLS])
-        # Capabilities may load their tools only in `open`; then the start checks FINAL_TOOLS.
+        # Some capabilities load their tools only in `open`: then the start checks FINAL_TOOLS.
         if any(overrides(it, "open") and overrides(it, "tools") for it in capabilities):
             return findings
         more_tools = [tool for capability in capabilities for tool in capability.tools()]
@@ -176,7 +176,7 @@ def serve(app: AgentApp, reload: bool) -> None:
         from .http.reload import serve_with_reload
 
         serve_with_reload()
-    gc.disable()  # until it listens: collection takes 10 % of the start
+    gc.disable()  # until the server listens: garbage collection takes 10 % of the start
     from .http.serve import run_server
 
     run_server(app)

@@ -55,7 +55,7 @@ ERRORS = {
     "origin_forbidden": (403, "Requests with this Host or Origin header are not allowed."),
     "not_found": (404, "Not found: use POST /invocations or GET /ping."),
     "method_not_allowed": (405, "This path does not support this method."),
-    "request_timeout": (408, "The request was not complete in time."),
+    "request_timeout": (408, "The request was not received in time."),
     "session_conflict": (409, "Another process continued this session; this turn was not saved."),
     "not_waiting": (409, "No tool call is waiting for approval."),
     "session_corrupt": (
@@ -134,7 +134,7 @@ class AgentError(Exception):
 
 
 def is_busy(description: str) -> bool:
-    """Whether a provider is overloaded or at a rate limit, by its error as `describe` formats it.
+    """Whether an error, as `describe` formats it, means that the provider is overloaded.
 
     The HTTP status decides. For an error in a stream, which has no status of its own, the name of
     the error decides.
@@ -322,7 +322,7 @@ class Turn:
 
     request: TurnRequest
     send: Emit = field(default=discard, repr=False)
-    prompt: str = field(init=False, repr=False)  # or of the repeated or continued turn
+    prompt: str = field(init=False, repr=False)  # the request's, or the repeated turn's
     key: str | None = field(init=False, repr=False)  # as above
     stopped: Event = field(default_factory=Event, repr=False)  # set when the turn ends, for threads
     recalled: list[str] = field(default_factory=list, repr=False)  # memories in the request

@@ -1,4 +1,4 @@
-// Validates requests in the order of the HTTP contract.
+// Validates requests in the order that the HTTP contract specifies.
 
 import { createHash, randomUUID, timingSafeEqual } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
@@ -43,7 +43,7 @@ export function checkAccess(
 
 function refuseForeign(request: IncomingMessage, { settings }: Runtime, isPublic: boolean): void {
   const { host = [], origin = [] } = request.headersDistinct
-  // HTTP/1.0 health checks of proxies send no Host.
+  // Health checks that proxies send over HTTP/1.0 have no Host header.
   const isCheck = request.httpVersion === '1.0' && pathOf(request) === '/ping'
   if (host.length !== 1 && !(isCheck && host.length === 0))
     throw new AgentError('invalid_request', 'Send one Host header.')
@@ -53,7 +53,7 @@ function refuseForeign(request: IncomingMessage, { settings }: Runtime, isPublic
   }
   const isRead = /^(GET|HEAD) (?!\/ping$)/.test(`${request.method} ${pathOf(request)}`)
   if (isRead && hosts.length === 0 && !settings.apiToken) {
-    // Same-origin GETs have no Origin, and DNS rebinding can point a page's name here.
+    // Same-origin GETs have no Origin, and DNS rebinding can resolve another site's name to us.
     for (const value of host) {
       const isLocal = isAllowed(value, '') || IP_ADDRESS.test(value)
       if (!isLocal) throw forbidden('ALLOWED_HOSTS', 'Host', value)
@@ -66,7 +66,7 @@ function refuseForeign(request: IncomingMessage, { settings }: Runtime, isPublic
   }
 }
 
-/** Check a page's Content-Type against the route's types. Throws AgentError. */
+/** With an Origin, check the Content-Type against the route's types. Throws AgentError. */
 function refuseType(request: IncomingMessage, types: readonly string[]): void {
   const { origin, 'content-type': sent = [] } = request.headersDistinct
   const isListed = sent.every((type) => types.includes(type.split(';')[0]!.trim().toLowerCase()))
@@ -225,5 +225,5 @@ function readBody(body: unknown, sessionId: string, runtime: Runtime): TurnReque
 function readNumber(body: object, name: string): number {
   const number = (body as Record<string, unknown>)[name]
   if (typeof number === 'number' && Number.isSafeInteger(number) && number > 0) return number
-  throw new AgentError('invalid_request', `Send ${name} as a turn number, from 1.`)
+  throw new AgentError('invalid_request', `Send ${name} as a turn number, 1 or higher.`)
 }

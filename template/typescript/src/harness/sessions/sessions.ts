@@ -465,9 +465,9 @@ export class Sessions {
   /**
    * Wait for earlier turns, then load the committed session and use it. An abort ends the wait.
    *
-   * Throws AgentError: `session_forbidden` if another actor owns the session (checked before and
-   * after the wait; callers without an actor count as the same actor); `session_busy` immediately
-   * if the queue is full; and the errors of the store.
+   * Throws AgentError: `session_forbidden` if another actor owns the session, `session_busy` at
+   * once if the queue is full, or an error of the store. The owner is checked before and after the
+   * wait. All callers without an actor count as one actor.
    */
   async open<T>(
     sessionId: string,

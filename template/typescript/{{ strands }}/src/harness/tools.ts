@@ -20,7 +20,7 @@ export const UNSUPPORTED_OPTIONS: Record<string, string> = {
   conversationManager: 'set HISTORY_MESSAGES',
   messages: 'the session provides them',
   sessionManager: 'choose a session store',
-  structuredOutputSchema: 'set `output` of the TurnRequest',
+  structuredOutputSchema: "set the TurnRequest's `output`",
 }
 
 /** A tool with its name. */

@@ -22,7 +22,7 @@ export interface AgentOptions {
 export const UNSUPPORTED_OPTIONS: Record<string, string> = {
   abortSignal: 'use `currentTurn().signal`',
   messages: 'the session provides them',
-  output: 'set `output` of the TurnRequest',
+  output: "set the TurnRequest's `output`",
   prompt: 'the request provides it',
   stopWhen: 'set MAX_STEPS, or export FINAL_TOOLS',
 }

@@ -1,4 +1,4 @@
-"""Validates requests in the order of the HTTP contract."""
+"""Validates requests in the order that the HTTP contract specifies."""
 
 import json
 import logging
@@ -47,7 +47,7 @@ def _refuse_foreign(request: Request, runtime: Runtime, *, is_public: bool) -> N
     """Check Host and Origin. Raises AgentError."""
     settings = runtime.settings
     get = request.headers.getlist
-    # HTTP/1.0 health checks of proxies send no Host.
+    # Health checks that proxies send over HTTP/1.0 have no Host header.
     is_check = (request.scope["path"], request.scope.get("http_version")) == ("/ping", "1.0")
     if len(get("host")) != 1 and not (is_check and not get("host")):
         raise AgentError("invalid_request", "Send one Host header.")
@@ -57,7 +57,7 @@ def _refuse_foreign(request: Request, runtime: Runtime, *, is_public: bool) -> N
             raise _forbidden("ALLOWED_HOSTS", "Host", host)
     is_read = request.method in {"GET", "HEAD"} and request.scope["path"] != "/ping"
     if is_read and not hosts and not settings.api_token:
-        # Same-origin GETs have no Origin, and DNS rebinding can point a page's name here.
+        # Same-origin GETs have no Origin, and DNS rebinding can resolve another site's name to us.
         host = get("host")[0]
         if not _is_allowed(host, "") and not re.fullmatch(IP_ADDRESS, host.lower()):
             raise _forbidden("ALLOWED_HOSTS", "Host", host)
@@ -69,7 +69,7 @@ def _refuse_foreign(request: Request, runtime: Runtime, *, is_public: bool) -> N
 
 
 def _refuse_type(request: Request, types: Sequence[str]) -> None:
-    """Check a page's Content-Type against the route's types. Raises AgentError."""
+    """With an Origin, check the Content-Type against the route's types. Raises AgentError."""
     get = request.headers.getlist
     sent = [value.split(";")[0].strip().lower() for value in get("content-type")]
     is_typed = sent or request.method != "POST"  # browsers send untyped POSTs without preflight
@@ -231,5 +231,5 @@ def _read_body(body: Any, session_id: str, runtime: Runtime) -> TurnRequest | Ch
 def _read_number(body: dict[str, Any], name: str) -> int:
     number = body.get(name)
     if not isinstance(number, float) or not number.is_integer() or not 1 <= number < 2**53:
-        raise AgentError("invalid_request", f"Send {name} as a turn number, from 1.")
+        raise AgentError("invalid_request", f"Send {name} as a turn number, 1 or higher.")
     return int(number)

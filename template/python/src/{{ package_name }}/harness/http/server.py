@@ -44,7 +44,7 @@ from .requests import bounded, check_access, find_actor, read_call, split_list, 
 from .routes import check_routes
 
 log = logging.getLogger(__name__)
-# By HTTP status: the type of an error that a handler of a route raises.
+# The type of an error by its HTTP status, for errors of the router and of route handlers.
 HTTP_TYPES = {
     401: "unauthorized",
     404: "not_found",
@@ -52,7 +52,7 @@ HTTP_TYPES = {
     413: "payload_too_large",
     429: "rate_limited",
 }
-KEEP_ALIVE = ": keep-alive\n\n"  # a comment, because proxies end silent requests
+KEEP_ALIVE = ": keep-alive\n\n"  # a comment, because proxies close idle connections
 
 
 class Events:
@@ -127,7 +127,7 @@ def create_app(runtime: Runtime) -> ASGIApp:
         middleware.insert(0, cors)  # outermost, so that rejections have CORS headers
     app = Starlette(routes=routes, middleware=middleware, exception_handlers=failures)
     app.router.redirect_slashes = False
-    app.middleware_stack = app.build_middleware_stack()  # an error of `wrap` must stop the start
+    app.middleware_stack = app.build_middleware_stack()  # an error in `wrap` aborts the start
     return app
 
 
@@ -215,8 +215,8 @@ async def _stream(
 ) -> AsyncIterator[str]:
     """Yield the events of a turn, and a comment after `seconds` of silence.
 
-    Raises a failure before the first event, so that it becomes an HTTP status. Before the turn has
-    begun, no comment starts the response, so that a failure can still have a status.
+    A failure before the first event is raised, so that the response has its HTTP status. Comments
+    are sent only after the turn has begun, because a comment fixes the status of the response.
     """
     buffered = events.format_start()
     last_sent = time.monotonic()
@@ -229,7 +229,7 @@ async def _stream(
         if chunk is not None:
             text = events.format_chunk(chunk)
             buffered += text
-            # A turn with only blank text ends as `empty_reply`, an HTTP status.
+            # A turn with only blank text fails with `empty_reply`, which sets the HTTP status.
             is_blank = isinstance(chunk, str) and contract.is_blank(chunk)
             has_status = has_status or (text != "" and not is_blank)
         elif time.monotonic() - last_sent >= seconds and (has_status or events.turn.has_begun):
@@ -276,7 +276,7 @@ def body_of(result: TurnResult) -> dict[str, Json]:
 
 
 def _watch(request: Request, task: asyncio.Task[Any]) -> None:
-    """Cancel a task if the client disconnects. Read the body first."""
+    """Cancel a task if the client disconnects. Call this after the body has been read."""
 
     async def wait() -> None:
         while (await request.receive())["type"] != "http.disconnect":
@@ -328,7 +328,7 @@ def _failure(error: Exception) -> AgentError:
 
 
 def _http_failure(error: HTTPException) -> AgentError:
-    """Convert an error of the router or a handler, with its status and message."""
+    """Convert an error of the router or of a handler, and keep its status and message."""
     status = error.status_code
     type = HTTP_TYPES.get(status, "internal_error" if status >= 500 else "invalid_request")
     is_default = error.detail == responses.get(status)  # the router has no message of its own

@@ -469,9 +469,9 @@ class Sessions:
     async def open(self, session_id: str, actor: str | None) -> AsyncIterator[Session]:
         """Wait for earlier turns, then load the committed session.
 
-        Raises AgentError: `invalid_session_id`; `session_forbidden` if another actor owns the
-        session (checked before and after the wait; callers without an actor count as the same
-        actor); `session_busy` immediately if the queue is full; and the errors of the store.
+        Raises AgentError: `invalid_session_id`, `session_forbidden` if another actor owns the
+        session, `session_busy` at once if the queue is full, or an error of the store. The owner
+        is checked before and after the wait. All callers without an actor count as one actor.
         """
         if not re.fullmatch(SESSION_ID, session_id):
             raise AgentError("invalid_session_id")

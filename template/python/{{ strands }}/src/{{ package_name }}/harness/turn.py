@@ -51,13 +51,13 @@ from .settings import CoreSettings
 log = logging.getLogger(__name__)
 # Options that `prepare` cannot set, with alternatives.
 UNSUPPORTED_OPTIONS = {
-    "callback_handler": "use `emit` of the turn",
+    "callback_handler": "use the turn's `emit`",
     "conversation_manager": "set HISTORY_MESSAGES",
     "interventions": "define INTERVENTIONS in agent.py",
     "messages": "the session provides them",
     "retry_strategy": "a retry would repeat sent text",
     "session_manager": "choose a session store",
-    "structured_output_model": "set `output` of the TurnRequest",
+    "structured_output_model": "set the TurnRequest's `output`",
 }
 IN_TOOL = ContextVar("IN_TOOL", default=False)
 
@@ -222,7 +222,7 @@ async def _show_progress(agent: Agent, turn: Turn, progress: Any) -> None:
 
 
 def _without_format_request(new_messages: list[Message]) -> list[Message]:
-    """Remove the SDK's request to format a text, and that text."""
+    """Remove the SDK's request to format the answer, and the unformatted answer before it."""
     for number, message in enumerate(new_messages):
         if number and message["role"] == "user" and "text" in message["content"][0]:
             return [*new_messages[: number - 1], *new_messages[number + 1 :]]
@@ -264,7 +264,7 @@ def _text_of(part: dict[str, Any]) -> str:
 
 
 def _size(event: dict[str, Any]) -> int:
-    """Return the bytes of text, reasoning or tool arguments in an event."""
+    """Return the number of bytes of text, reasoning or tool arguments in an event."""
     delta = event.get("event", {}).get("contentBlockDelta", {}).get("delta", {})
     reasoning = delta.get("reasoningContent", {}).get("text")
     text = delta.get("text") or reasoning or delta.get("toolUse", {}).get("input") or ""
@@ -272,7 +272,7 @@ def _size(event: dict[str, Any]) -> int:
 
 
 async def _contain(running: asyncio.Semaphore, context: Any, run: Any) -> AsyncGenerator[Any, None]:
-    """Run a tool when the limit of running tools allows it.
+    """Run a tool when the limit on concurrent tools allows it.
 
     A tool that exits the process, as argparse does, fails instead.
     """
