@@ -9,7 +9,9 @@ import pytest
 from tests.conformance import targets
 from tests.conformance.chat import Chat, assert_done
 from tests.conformance.client import JSON, Reply
+from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet
+from tests.conformance.steps import Call
 from tests.support.files import ACCEPTED, DOCX_TYPE, PDF, REFUSED, Sample, png, sent
 
 pytestmark = pytest.mark.about("turns")
@@ -155,3 +157,11 @@ def test_a_repeated_key_returns_the_reply(chat: Chat) -> None:
     assert chat.post(body, key).turn == 1
     assert chat.post(body, key).turn == 1
     assert len(chat.calls("Look.")) == 1
+
+
+def test_the_model_receives_the_image_of_a_tool(own_agents: Fleet, provider: Provider) -> None:
+    chat = Chat(own_agents.shared(), provider)
+    assert chat.say("Look.", [Call("photo", {})], ["A gif."]).turn == 1
+    assert chat.say("What was it?").turn == 2
+    requests = [call.request for call in provider.calls if chat.tag in repr(call.request)]
+    assert ["R0lGODlh/wA=" in repr(request) for request in requests] == [False, True, True]

@@ -328,7 +328,7 @@ def _read_messages_block(block: dict[str, Any]) -> Entry:
         return ("call", block["id"], block["name"], block["input"])
     if block["type"] == "tool_result":
         content = block["content"]
-        parts = [content] if isinstance(content, str) else [part["text"] for part in content]
+        parts = [content] if isinstance(content, str) else [it.get("text", "") for it in content]
         return ("result", block["tool_use_id"], "".join(parts))
     return ("text", "", block["text"])
 

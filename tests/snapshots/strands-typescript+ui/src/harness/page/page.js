@@ -1,5 +1,6 @@
 // The page: the sessions of this browser, and the turns of the selected session.
 
+import { ACCEPT, attachmentItems, fileList, filesIn, readFile, sizeOf } from './attachments.js'
 import { element } from './markdown.js'
 import { parse, Reply } from './reply.js'
 
@@ -10,13 +11,17 @@ const NAME = FOLDER === '/' ? document.title : `${document.title} ${FOLDER}`
 const SESSIONS = `${NAME}: sessions`
 const TOKEN = `${NAME}: token`
 const SHARED = 200 // turns per session with stored times and tokens
+const MAX_BYTES = 4_500_000 // of the files of a prompt; the server may allow less
 const find = (id) => document.getElementById(id)
 const [transcript, prompt, actor, dialog] = ['transcript', 'prompt', 'actor', 'dialog'].map(find)
+const picker = find('picker')
 const conversations = new Map() // by session id: sessions selected since the page loaded
+const filesOf = new WeakMap() // by the article of a prompt
 let current
 
 const INTERRUPTED = 'The page was reloaded before this turn ended.'
 const UNCHANGED = 'Nothing was saved: this session is unchanged.'
+const UNSAVED = 'It has not been saved so far.'
 const UNKNOWN = 'This turn may or may not have been saved.'
 const ASKING = 'The page keeps asking the server for a few minutes.'
 const SECONDS = [3, 6, 12, 25, 50, 100] // between the questions
@@ -27,9 +32,12 @@ const SIGNED_OUT =
   'reload this page to sign in.'
 const KEYS = find('keys').textContent
 const RUNNING = 'Not sent yet: wait for the reply, or stop it.'
-const NO_FILES = 'You cannot send files. Paste their text.'
+const NO_TEXT = 'Not sent yet: write a message about the attachments.'
+const TOO_LARGE = 'Not attached: the files of a message can have 4.5 MB in total.'
+const UNREADABLE = 'Not attached: the browser cannot read these files. Folders cannot be attached.'
+const LOST_FILES = 'The reload dropped its files: edit the message, and attach them again.'
 // The server rejects these prompts before the turn runs; an unchanged retry fails again.
-const REFUSED = ['invalid_request', 'payload_too_large', 'session_too_large']
+const REFUSED = ['invalid_request', 'payload_too_large', 'session_too_large', 'unsupported_file']
 const UNSTORED =
   'This browser cannot store data for this page: its storage is full or blocked. ' +
   'If you reload or close the page, you cannot open this session again.'
@@ -170,11 +178,11 @@ function selectSession() {
   prompt.focus()
 }
 
-/** Start a session; the text in the composer moves to it from the ended session. */
+/** Start a session; the content of the composer moves to it from the ended session. */
 function replaceSession() {
-  const text = prompt.value
+  const [text, files] = [prompt.value, current.attachments]
   startSession()
-  compose(text)
+  compose(text, files)
 }
 
 /** Apply changes of another tab. */
@@ -225,6 +233,9 @@ class Conversation {
     this.stop = null // stops the running turn
     this.ready = null
     this.draft = null // the last opened edit
+    this.attachments = [] // files of the next prompt
+    this.reading = Promise.resolve() // the end of the reading of files
+    this.sentFiles = [] // files of the last sent prompt
     this.lastTurn = session.turns // the number of the last turn on the page
     this.userMessages = new Map() // the articles of prompts, by turn number
     this.last = null // the reply of the last turn
@@ -265,7 +276,7 @@ class Conversation {
       this.share({})
     }
     const shared = this.shared
-    let prompt
+    let prompt, files
     for (const { id, role, parts, metadata } of messages) {
       if (role === 'system') {
         this.log.append(element('p', 'notice', textOf(parts))) // about a summary
@@ -273,11 +284,12 @@ class Conversation {
       }
       if (role === 'user') {
         prompt = { id, text: textOf(parts) }
+        files = filesIn(parts)
         continue
       }
       const tabData = { ...this.tabData.turns?.[metadata.turn], ...shared[metadata.turn] }
       if (tabData.cut) this.log.append(element('p', 'note cut', tabData.cut))
-      const userMessage = this.addPrompt(prompt.text)
+      const userMessage = this.addPrompt(prompt.text, files)
       const reply = new Reply(this.log)
       reply.showParts(parts, metadata, tabData)
       this.offerChanges(userMessage, reply, prompt)
@@ -325,7 +337,7 @@ class Conversation {
     reply.onAnswered = (answers) => this.answer(userMessage, reply, prompt, answers)
   }
 
-  /** Show a field that edits a prompt. */
+  /** Show a field that edits the text of a prompt; its files stay. */
   edit(userMessage, prompt) {
     const [field, cancel] = [element('textarea'), element('button', '', 'Cancel')]
     const form = element('form', 'edit', field, element('button', '', 'Send'), cancel)
@@ -377,6 +389,8 @@ class Conversation {
     const { unfinished } = this.tabData
     if (typeof unfinished?.id !== 'string' || typeof unfinished.text !== 'string') return
     const { id, text, after, failure, replaces, how, isAnswer, answered, was } = unfinished
+    const files = replaces ? filesOf.get(this.userMessages.get(replaces)) : this.sentFiles
+    const isIncomplete = unfinished.hasFiles && !files?.length
     const mayRun = failure && isUnknown(failure.type)
     // Until a turn ends, the server has the state before it: the calls are still pending.
     const waits = isAnswer && messages.some(({ parts }) => parts.some(isOneOf(answered)))
@@ -398,19 +412,21 @@ class Conversation {
       if (failure && waits) this.note(GENTLE[failure.type] ?? failure.message)
       return this.remember({ unfinished: null })
     }
-    let consequence = 'It has not been saved so far. Trying again runs it once.'
+    let consequence = `${UNSAVED} Trying again runs it once.`
     if (failure) consequence = mayRun ? `${UNKNOWN} ${ASKING}` : UNCHANGED
-    const userMessage = this.addPrompt(text)
+    if (isIncomplete) consequence = `${failure ? consequence : UNSAVED} ${LOST_FILES}`
+    const userMessage = this.addPrompt(text, files)
+    const retry = () =>
+      replaces
+        ? this.replace({ id, text, replaces, how })
+        : this.takeTurn({ id, text }, userMessage)
     const notice = this.fail(
       failure ?? { type: 'interrupted', message: INTERRUPTED },
       consequence,
-      () =>
-        replaces
-          ? this.replace({ id, text, replaces, how })
-          : this.takeTurn({ id, text }, userMessage),
+      isIncomplete ? undefined : retry,
       () => {
         userMessage.remove()
-        this.recompose({ id, text, replaces })
+        this.recompose({ id, text, replaces }, files)
       },
     )
     if (mayRun) this.askAgain(notice, messages)
@@ -454,6 +470,12 @@ class Conversation {
     write('sessionStorage', this.key, change && { ...this.tabData, ...change })
   }
 
+  /** Remember a prompt until its turn is saved. Browser storage has no room for its files. */
+  rememberUnfinished(prompt, files) {
+    this.sentFiles = files
+    this.remember({ unfinished: { ...prompt, hasFiles: files.length > 0 } })
+  }
+
   /** Times and tokens by turn number, for all tabs. */
   get shared() {
     return read('localStorage', this.key) ?? {}
@@ -481,19 +503,34 @@ class Conversation {
     if (isListed(this.session)) saveSession(this.session)
   }
 
-  /** Put the text of a failed prompt back into its field for changes. */
-  recompose({ id, text, replaces }) {
+  /** Put a failed prompt back into its field for changes. */
+  recompose({ id, text, replaces }, files = []) {
     this.remember({ unfinished: null })
     const userMessage = this.userMessages.get(replaces)
     if (userMessage) return this.edit(userMessage, { id, text, replaces })
-    compose([text, prompt.value].filter(Boolean).join('\n\n'))
+    const draft = [text, prompt.value].filter(Boolean).join('\n\n')
+    compose(draft, [...files, ...this.attachments])
     prompt.focus()
   }
 
-  addPrompt(text) {
+  /** Attach files to the next prompt. */
+  async attach(files) {
+    const sizes = [...this.attachments.map(sizeOf), ...files.map(({ size }) => size)]
+    const total = sizes.reduce((sum, size) => sum + size, 0)
+    if (total > MAX_BYTES) return hint(TOO_LARGE)
+    const parts = await Promise.all(files.map(readFile)).catch(() => null)
+    if (!parts) return hint(UNREADABLE)
+    this.attachments = [...this.attachments, ...parts]
+    showAttachments()
+    hint('')
+    say(`${files.map(({ name }) => name).join(', ')} attached.`)
+  }
+
+  addPrompt(text, files = []) {
     this.log.querySelector('.failure .buttons')?.remove() // a later prompt prevents a retry
     const about = element('h2', 'unseen', 'You')
-    const userMessage = element('article', 'user', about, element('p', '', text))
+    const userMessage = element('article', 'user', about, fileList(files), element('p', '', text))
+    filesOf.set(userMessage, files)
     this.log.append(userMessage)
     return userMessage
   }
@@ -503,7 +540,7 @@ class Conversation {
     say(text)
   }
 
-  /** Show a failure below its turn, with buttons to retry and to edit the prompt. */
+  /** Show a failure below its turn; `retry` and `edit` of the prompt get a button. */
   fail({ type, message }, consequence, retry, edit) {
     const [again, change] = [element('button', '', 'Try again'), element('button', '', 'Edit')]
     const gentle = GENTLE[type]
@@ -511,7 +548,8 @@ class Conversation {
     const kind = gentle ? '' : element('code', '', type)
     const failure = element('div', 'failure', element('strong', '', title, kind))
     if (message) failure.append(element('p', '', message))
-    const buttons = element('div', 'buttons', again)
+    const buttons = element('div', 'buttons')
+    if (retry) buttons.append(again)
     if (edit) buttons.append(change)
     failure.append(element('p', '', consequence), buttons)
     failure.classList.toggle('stopped', Boolean(gentle))
@@ -534,8 +572,9 @@ class Conversation {
     const { id, text, replaces, how } = prompt
     const after = (replaces ?? this.lastTurn + 1) - 1
     const was = replaces === this.lastTurn ? this.last.texts.join('') : undefined
-    this.remember({ unfinished: { id, text, after, replaces, how, was } })
-    const message = { id, role: 'user', parts: [{ type: 'text', text }] }
+    const files = filesOf.get(userMessage)
+    this.rememberUnfinished({ id, text, after, replaces, how, was }, files)
+    const message = { id, role: 'user', parts: [{ type: 'text', text }, ...files] }
     const messageId = replaces && id
     return this.run(userMessage, new Reply(this.log), prompt, { messages: [message], messageId })
   }
@@ -546,7 +585,8 @@ class Conversation {
     const parts = answers.map((approval) => ({ type: 'dynamic-tool', state, approval }))
     const answered = { ...prompt, isAnswer: true }
     const ids = answers.map(({ id }) => id)
-    this.remember({ unfinished: { ...answered, after: this.lastTurn - 1, answered: ids } })
+    const unfinished = { ...answered, after: this.lastTurn - 1, answered: ids }
+    this.rememberUnfinished(unfinished, filesOf.get(userMessage))
     while (reply.node.nextSibling) reply.node.nextSibling.remove() // about an earlier answer
     reply.resume()
     this.run(userMessage, reply, answered, {
@@ -631,7 +671,8 @@ class Conversation {
     if (isConflict && prompt.replaces) {
       const { text, how } = prompt // edited text becomes a new prompt
       const after = messages?.at(-1)?.metadata.turn ?? this.lastTurn
-      unfinished = how ? { id: newId(), text, after, failure: unfinished.failure } : null
+      const { failure, hasFiles } = unfinished
+      unfinished = how ? { id: newId(), text, after, failure, hasFiles } : null
     }
     this.remember({ unfinished })
     if (messages && !isUnknown(type)) consequence = UNCHANGED
@@ -648,7 +689,7 @@ class Conversation {
     if (REFUSED.includes(type) && !isShort && this === current) {
       userMessage.remove()
       reply.node.remove()
-      this.recompose(prompt)
+      this.recompose(prompt, filesOf.get(userMessage))
       return hint(`Not sent: ${message}`)
     }
     reply.node.classList.add('failed')
@@ -660,7 +701,7 @@ class Conversation {
     const edit = () => {
       reply.node.remove()
       userMessage.remove()
-      this.recompose(prompt)
+      this.recompose(prompt, filesOf.get(userMessage))
     }
     const notice = this.fail(failure, consequence, retry, isShort ? undefined : edit)
     if (asks) this.askAgain(notice, messages, (read) => hasMore(read) || !isUnknown(type))
@@ -791,7 +832,7 @@ function scrollDown(always = false) {
   find('latest').hidden = isAtEnd
 }
 
-/** Show why a message was not sent, until the text in the composer changes. */
+/** Show why a message was not sent, until the content of the composer changes. */
 function hint(text) {
   find('keys').textContent = text || KEYS
   find('keys').classList.toggle('reason', Boolean(text))
@@ -802,10 +843,37 @@ function draftKey(id) {
   return `${NAME}: ${id}: draft`
 }
 
-/** Put text into the composer; the text survives a reload of this session. */
-function compose(text) {
+/** Put text and files into the composer; only the text survives a reload. */
+function compose(text, files = current.attachments) {
   prompt.value = text
+  current.attachments = files
+  showAttachments()
   keepDraft()
+}
+
+function showAttachments() {
+  const list = find('attachments')
+  list.replaceChildren(...attachmentItems(current.attachments, removeAttachment))
+  list.hidden = current.attachments.length === 0
+}
+
+function removeAttachment(index) {
+  const { attachments } = current
+  current.attachments = attachments.toSpliced(index, 1)
+  showAttachments()
+  hint('')
+  say(`${attachments[index].filename} removed.`)
+  // The focused button was removed.
+  const buttons = find('attachments').querySelectorAll('button')
+  const next = buttons[index] ?? prompt
+  next.focus()
+}
+
+/** Attach files to the next prompt of the selected session. */
+function attach(files) {
+  const [conversation, list] = [current, Array.from(files)]
+  // A second paste waits for the first, because the limit applies to all files.
+  conversation.reading = conversation.reading.then(() => conversation.attach(list))
 }
 
 function keepDraft() {
@@ -841,16 +909,17 @@ function isComposing({ isComposing, keyCode }) {
 
 async function send() {
   const conversation = current
+  if (!prompt.value.trim() && conversation.attachments.length > 0) hint(NO_TEXT)
   if (!prompt.value.trim() || !actor.reportValidity()) return
-  await conversation.ready
-  const text = prompt.value
+  await Promise.all([conversation.ready, conversation.reading])
+  const [text, files] = [prompt.value, conversation.attachments]
   if (conversation !== current || !text.trim()) return
   if (conversation.stop) return hint(RUNNING)
-  compose('')
+  compose('', [])
   prompt.focus()
   const { session } = conversation
   const title = session.title || text.trim().replace(/\s+/g, ' ').slice(0, 80)
-  const userMessage = conversation.addPrompt(text)
+  const userMessage = conversation.addPrompt(text, files)
   saveSession(Object.assign(session, { title }))
   conversation.takeTurn({ id: newId(), text }, userMessage)
 }
@@ -867,18 +936,33 @@ prompt.onkeydown = (event) => {
 prompt.oninput = keepDraft
 prompt.onpaste = (event) => {
   const { files, types } = event.clipboardData
-  // A copied table also includes a picture: paste its text.
-  if (files.length === 0 || types.includes('text/plain')) return
+  // A copied table also includes a picture: paste its text. A copied file also includes its name.
+  const isTable = types.includes('text/plain') && types.includes('text/html')
+  if (files.length === 0 || isTable) return
   event.preventDefault()
-  hint(NO_FILES)
+  attach(files)
 }
 document.ondragover = (event) => {
-  if (event.dataTransfer.types.includes('Files')) event.preventDefault() // enables drop
+  if (!event.dataTransfer.types.includes('Files')) return
+  event.preventDefault() // enables drop
+  document.body.classList.add('dropping')
+}
+document.ondragleave = (event) => {
+  // Other elements are still in the window.
+  if (!event.relatedTarget) document.body.classList.remove('dropping')
 }
 document.ondrop = (event) => {
+  document.body.classList.remove('dropping')
   if (!event.dataTransfer.types.includes('Files')) return
   event.preventDefault() // the browser would open the file and leave the page
-  hint(NO_FILES)
+  if (!dialog.open) attach(event.dataTransfer.files)
+}
+find('attach').onclick = () => picker.click()
+picker.accept = ACCEPT
+picker.onchange = () => {
+  attach(picker.files)
+  picker.value = '' // so that the same file can be attached again
+  prompt.focus()
 }
 document.onkeydown = (event) => {
   if (event.key !== 'Escape' || isComposing(event) || dialog.open) return

@@ -125,11 +125,18 @@ def _block(part: Any) -> dict[str, Any] | None:
         call = {"toolUseId": part.tool_call_id, "name": part.tool_name, "input": arguments}
         return {"toolUse": call}
     if part.kind == "tool_result":
-        value = part.get_model_input()
-        text = value if isinstance(value, str) else json.dumps(value, default=str)
-        result = {"toolUseId": part.tool_call_id, "content": [{"text": text or "(nothing)"}]}
+        content = _content_of(part.get_model_input())
+        result = {"toolUseId": part.tool_call_id, "content": content}
         return {"toolResult": result | {"status": "error" if part.is_error else "success"}}
     return None
+
+
+def _content_of(value: Any) -> list[dict[str, Any]]:
+    """Return the content of a tool's result."""
+    if isinstance(value, messages.ContentOutput) and value.value:
+        return [_file(it) if it.kind == "file" else {"text": it.text} for it in value.value]
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    return [{"text": text or "(nothing)"}]
 
 
 def _file(part: ai.messages.FilePart) -> dict[str, Any]:
