@@ -33,7 +33,7 @@ export class Runtime implements RunningAgent {
   model: LanguageModel = new OfflineModel()
   readonly #opened: Capability[] = []
 
-  /** Call `checkAll` first: with invalid files, this throws arbitrary errors. */
+  /** Call `checkAll` first: with invalid files, the constructor throws arbitrary errors. */
   constructor(
     settings: CoreSettings,
     agent: AgentModule,

@@ -52,7 +52,7 @@ class Runtime:
         *,
         logs_turns: bool = True,
     ) -> None:
-        """Call `check_all` first: with invalid files, this raises arbitrary errors."""
+        """Call `check_all` first: with invalid files, the constructor raises arbitrary errors."""
         self.settings = settings
         self.modules = modules
         self.model = make_model(modules.model, settings)
@@ -109,7 +109,7 @@ class Runtime:
         return self.start(Turn(request, emit))
 
     def start(self, turn: Turn) -> asyncio.Task[TurnResult]:
-        """Run a prepared turn in a task. Raises like `spawn`."""
+        """Run a prepared turn in a task. Raises the errors of `spawn`."""
         if turn.request.needs_prompt:
             check_prompt(turn.prompt, self.settings.max_prompt_chars)
         if self.actor_required and turn.actor is None:
