@@ -193,8 +193,8 @@ export class Session {
   /**
    * Return the result of the earlier turn with the same key, or null.
    *
-   * Copied turns of a fork do not count. A turn with `replaces` can repeat only the last turn, or
-   * the turn with that number.
+   * Copied turns of a fork do not count. A turn with `replaces` can repeat only the last turn
+   * or the turn with that number.
    */
   findRepeated(turn: Turn): TurnResult | null {
     const { key, isRepeatable, replaces } = turn.request

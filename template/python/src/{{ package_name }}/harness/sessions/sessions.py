@@ -210,8 +210,8 @@ class Session:
     def find_repeated(self, turn: Turn) -> TurnResult | None:
         """Return the result of the earlier turn with the same key, or None.
 
-        Copied turns of a fork do not count. A turn with `replaces` can repeat only the last turn, or
-        the turn with that number.
+        Copied turns of a fork do not count. A turn with `replaces` can repeat only the last turn
+        or the turn with that number.
         """
         if not self.last or turn.key is None:
             return None
