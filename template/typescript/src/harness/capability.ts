@@ -1,4 +1,4 @@
-// The base class of capabilities, such as a store, a page or your own.
+// The base class of capabilities, such as a store, a page or one of your own.
 
 import type { RequestListener } from 'node:http'
 
@@ -104,7 +104,7 @@ export class Capability<S extends CoreSettings = CoreSettings> implements Sessio
   /**
    * Handle the end of any turn: `turn` has its outcome and usage.
    *
-   * The reply waits for this, at most five seconds; an error is only logged.
+   * The reply waits for this method, at most five seconds. Errors are only logged.
    */
   ended?(turn: Turn): Promise<void>
   /** Throw AgentError to reject the fork or the end of a session. */
@@ -170,7 +170,7 @@ export async function checkAll(
   return findings
 }
 
-/** Return the model for an actor in the wrappers of all capabilities; the first is outermost. */
+/** Wrap the model for an actor with all capabilities; the first is the outermost wrapper. */
 export function wrapModel(
   capabilities: readonly Capability[],
   model: LanguageModel,

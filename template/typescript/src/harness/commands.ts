@@ -87,7 +87,7 @@ async function checkOwnTools(
   try {
     const { declarationsOf, describeTools, mergeTools } = await import('./tools.ts')
     const findings = checkTools(await declarationsOf(agent.TOOLS))
-    // Some capabilities load their tools only in `open`: then the start checks FINAL_TOOLS.
+    // FINAL_TOOLS is checked at startup if capabilities load their tools in `open`.
     if (capabilities.some(({ open, tools }) => open && tools)) return findings
     const added = capabilities.flatMap((capability) => capability.tools?.() ?? [])
     const names = describeTools(mergeTools(agent.TOOLS, added)).map(([name]) => name)

@@ -16,7 +16,7 @@ export const SESSION_ID = /^[A-Za-z0-9][A-Za-z0-9_-]{0,255}$/
 export const ACTOR_ID = /^(?=.{1,255}$)[A-Za-z0-9][A-Za-z0-9_/-]*(:[A-Za-z0-9_/-]+)*$/
 export const KEY = /^[!-~]{1,128}$/
 export const INVALID_KEY =
-  'An idempotency key is 1 to 128 visible ASCII characters and needs a session.'
+  'An idempotency key has 1 to 128 visible ASCII characters. Send it with a session id.'
 const BLANK = /^[\p{White_Space}\ufeff]*$/u
 
 // HTTP status and default message by type.
@@ -363,7 +363,7 @@ export class Turn {
   }
 
   /**
-   * Add a tool's model calls to the usage and the token limits.
+   * Count the tokens of a tool's model calls as usage of the turn, and against token limits.
    *
    * Throws RangeError for a negative or fractional number.
    */
@@ -498,7 +498,7 @@ export class Reasoning {
   }
 }
 
-/** The output of a turn, in order. Your own code can emit chunks, too. */
+/** The types of a turn's output. Your own code can emit chunks, too. */
 export type Chunk = string | ToolCall | ToolResult | Reasoning | Data | Source
 export type Emit = (chunk: Chunk) => Promise<void>
 

@@ -143,7 +143,7 @@ export interface Runtime {
    * An abort of `signal` cancels the turn. Throws AgentError, or the reason of the abort.
    */
   spawn(request: TurnRequest, options?: SpawnOptions): Promise<TurnResult>
-  /** Run `opening`, such as checks of the request, and then the turn. Throws like `spawn`. */
+  /** Run `opening`, such as checks, and then the turn. Throws the errors of `spawn`. */
   start(turn: Turn, options?: StartOptions): Promise<TurnResult>
   /** Return the options of the turn's agent, such as model and tools. Throws AgentError. */
   prepare(turn: Turn): Options

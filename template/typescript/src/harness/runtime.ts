@@ -36,7 +36,7 @@ export class Runtime implements RunningAgent {
   fileTypes: readonly string[] = Object.keys(FORMATS)
   readonly #opened: Capability[] = []
 
-  /** Call `checkAll` first: with invalid files, this throws arbitrary errors. */
+  /** Call `checkAll` first: with invalid files, the constructor throws arbitrary errors. */
   constructor(
     settings: CoreSettings,
     agent: AgentModule,

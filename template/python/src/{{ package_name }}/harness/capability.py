@@ -1,4 +1,4 @@
-"""The base class of capabilities, such as a store, a page or your own."""
+"""The base class of capabilities, such as a store, a page or one of your own."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
@@ -34,8 +34,9 @@ class Runtime(Protocol):
     def spawn(self, request: TurnRequest, *, emit: Emit = discard) -> asyncio.Task[TurnResult]:
         """Run a turn in a task. Await the task for the result; cancel it to cancel the turn.
 
-        Raises AgentError at once: `server_busy` or `draining` if no turn may start,
-        `invalid_request` for an invalid prompt, `actor_required`. The task raises AgentError, too.
+        Raises AgentError immediately: `server_busy` or `draining` if no turn may start,
+        `invalid_request` if the prompt is invalid, or `actor_required`. The task also raises
+        AgentError.
         """
 
 
@@ -103,7 +104,7 @@ class Capability(SessionHooks):
         """Write the remaining data and disconnect, within SHUTDOWN_GRACE_SECONDS + 2."""
 
     def describe(self, address: str) -> list[str]:
-        """Return lines that `serve` prints first, such as hosts to contact; no passwords."""
+        """Return lines that `serve` prints first, such as the hosts it contacts; no passwords."""
         return []
 
     def session_store(self) -> SessionStore | None:
@@ -148,7 +149,7 @@ class Capability(SessionHooks):
     async def ended(self, turn: Turn) -> None:
         """Handle the end of any turn: `turn` has its outcome and usage.
 
-        The reply waits for this, at most five seconds; an error is only logged.
+        The reply waits for this method, at most five seconds. Errors are only logged.
         """
 
     def wrap_model(self, model: Any, actor: str | None, turn: Turn | None) -> Any:
@@ -206,7 +207,7 @@ def check_all(capabilities: Iterable[Capability]) -> list[Finding]:
 def wrap_model(
     capabilities: Iterable[Capability], model: Any, actor: str | None, turn: Turn | None = None
 ) -> Any:
-    """Return the model for an actor in the wrappers of all capabilities; the first is outermost."""
+    """Wrap the model for an actor with all capabilities; the first is the outermost wrapper."""
     for capability in reversed([*capabilities]):
         model = capability.wrap_model(model, actor, turn)
     return model

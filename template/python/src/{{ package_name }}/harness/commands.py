@@ -151,7 +151,7 @@ def check_own_tools(agent: AgentModule, capabilities: list[Capability]) -> list[
         from .turn import declaration_of
 
         findings = check_tools([declaration_of(tool) for tool in agent.TOOLS])
-        # Some capabilities load their tools only in `open`: then the start checks FINAL_TOOLS.
+        # FINAL_TOOLS is checked at startup if capabilities load their tools in `open`.
         if any(overrides(it, "open") and overrides(it, "tools") for it in capabilities):
             return findings
         more_tools = [tool for capability in capabilities for tool in capability.tools()]
@@ -176,7 +176,7 @@ def serve(app: AgentApp, reload: bool) -> None:
         from .http.reload import serve_with_reload
 
         serve_with_reload()
-    gc.disable()  # until the server listens: garbage collection takes 10 % of the start
+    gc.disable()  # until the server listens: garbage collection takes 10 % of startup
     from .http.serve import run_server
 
     run_server(app)

@@ -27,7 +27,7 @@ Json = Mapping[str, "Json"] | Sequence["Json"] | str | float | bool | None
 SESSION_ID = "[A-Za-z0-9][A-Za-z0-9_-]{0,255}"
 ACTOR_ID = "(?=.{1,255}$)[A-Za-z0-9][A-Za-z0-9_/-]*(:[A-Za-z0-9_/-]+)*"
 KEY = "[!-~]{1,128}"
-KEY_FORM = "An idempotency key is 1 to 128 visible ASCII characters and needs a session."
+KEY_FORM = "An idempotency key has 1 to 128 visible ASCII characters. Send it with a session id."
 # Unicode White_Space and U+FEFF; `str.isspace` uses a different set.
 BLANK = "[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]*"
 
@@ -211,7 +211,7 @@ class Reasoning:
     text: str
 
 
-# The output of a turn, in order. Your own code can emit chunks, too.
+# The types of a turn's output. Your own code can emit chunks, too.
 StoredChunk = str | ToolCall | ToolResult
 Chunk = StoredChunk | Reasoning | Data | Source
 Emit = Callable[[Chunk], Awaitable[None]]
@@ -326,7 +326,7 @@ class Turn:
     key: str | None = field(init=False, repr=False)  # as above
     stopped: Event = field(default_factory=Event, repr=False)  # set when the turn ends, for threads
     recalled: list[str] = field(default_factory=list, repr=False)  # memories in the request
-    kept: dict[str, Json] = field(default_factory=dict, repr=False)  # by capabilities, for approval
+    kept: dict[str, Json] = field(default_factory=dict, repr=False)  # for the resumed turn
     waiting: list[ToolCall] = field(default_factory=list, repr=False)  # pending approvals
     texts: list[str] = field(default_factory=list, repr=False)  # of the reply so far
     output: "BaseModel | None" = field(default=None, repr=False)
@@ -393,7 +393,7 @@ class Turn:
             await self.emit(Reasoning(text))
 
     def charge(self, *, input_tokens: int = 0, output_tokens: int = 0) -> None:
-        """Add a tool's model calls to the usage and the token limits.
+        """Count the tokens of a tool's model calls as usage of the turn, and against token limits.
 
         Raises ValueError for a negative or fractional number.
         """
@@ -485,7 +485,7 @@ def value_of(text: str) -> Json:
 
 
 def refuse_options(options: Iterable[str], alternatives: Mapping[str, str]) -> None:
-    """Raise AgentError if `prepare` of a capability set one of the unsupported options."""
+    """Raise AgentError if a capability's `prepare` has set an unsupported option."""
     for name in sorted(alternatives.keys() & options):
         detail = f"`prepare` cannot set the option {name}: {alternatives[name]}."
         raise AgentError("internal_error", detail=detail)
@@ -505,8 +505,8 @@ def well_formed_value(value: Any) -> Any:
 def escape_invisible(text: str) -> str:
     """Return JSON text with escapes for invisible and reordering characters.
 
-    These are control and format characters, such as U+202E, and all spaces except U+0020. The JSON
-    value stays the same.
+    These are control and format characters, such as U+202E, all spaces except U+0020, and letters
+    and marks that have no shape. The JSON value stays the same.
     """
     return "".join(map(_escape_invisible, text))
 

@@ -54,7 +54,7 @@ class Runtime:
         *,
         logs_turns: bool = True,
     ) -> None:
-        """Call `check_all` first: with invalid files, this raises arbitrary errors."""
+        """Call `check_all` first: with invalid files, the constructor raises arbitrary errors."""
         self.settings = settings
         self.modules = modules
         self.model = make_model(modules.model, settings)
@@ -119,7 +119,7 @@ class Runtime:
         return self.start(Turn(request, emit))
 
     def start(self, turn: Turn) -> asyncio.Task[TurnResult]:
-        """Run a prepared turn in a task. Raises like `spawn`."""
+        """Run a prepared turn in a task. Raises the errors of `spawn`."""
         if turn.request.needs_prompt:
             check_prompt(turn.prompt, self.settings.max_prompt_chars)
         check_files(turn.request.files, self.file_types, self.settings)

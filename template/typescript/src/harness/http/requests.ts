@@ -66,13 +66,13 @@ function refuseForeign(request: IncomingMessage, { settings }: Runtime, isPublic
   }
 }
 
-/** With an Origin, check the Content-Type against the route's types. Throws AgentError. */
+/** Check the Content-Type of a request that has an Origin. Throws AgentError. */
 function refuseType(request: IncomingMessage, types: readonly string[]): void {
   const { origin, 'content-type': sent = [] } = request.headersDistinct
   const isListed = sent.every((type) => types.includes(type.split(';')[0]!.trim().toLowerCase()))
   const isTyped = sent.length > 0 || request.method !== 'POST' // untyped POSTs get no preflight
   if (origin && !(isListed && isTyped)) {
-    const what = `With an Origin, send Content-Type: ${types.join(' or ')}.`
+    const what = `A request with an Origin needs Content-Type: ${types.join(' or ')}.`
     throw new AgentError('invalid_request', what)
   }
 }

@@ -43,7 +43,7 @@ export class Events {
     return ''
   }
 
-  /** Return the event of a chunk, or an empty string. */
+  /** Return the event for a chunk, or an empty string. */
   formatChunk(chunk: Chunk, _turn: Turn): string {
     if (chunk instanceof Reasoning) return event('event: reasoning\n', chunk.text)
     if (chunk instanceof Data) return event('event: data\n', chunk)
@@ -63,7 +63,7 @@ export class Events {
   }
 }
 
-/** Return the app with the routes of the contract, of the project and of the capabilities. */
+/** Return the app: its routes come from the contract, the project and the capabilities. */
 export function createApp(runtime: ServedRuntime, ownRoutes: Routes): RequestListener {
   const allowedOrigins = splitList(runtime.settings.allowedOrigins)
   const routes: Record<string, Answer> = {}
@@ -207,8 +207,8 @@ function paramsOf(pattern: string, path: string): Record<string, string> | undef
  * Run a turn, relay its output, and cancel it if the client disconnects.
  *
  * If `events` is null, the reply is JSON. After KEEP_ALIVE_SECONDS of silence, a stream sends a
- * comment. Comments are sent only after the turn has begun, because a comment fixes the status of
- * the response.
+ * comment. Comments follow only after the turn has begun, because they set the status of the
+ * response.
  */
 export async function relay(
   response: ServerResponse,

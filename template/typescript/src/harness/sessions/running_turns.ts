@@ -22,7 +22,7 @@ export class Turns {
     if (this.tasks.size + this.#reads >= this.#maxTurns) throw new AgentError('server_busy')
   }
 
-  /** Count a read of a body or a session as a turn. Throws like `start`. */
+  /** Count a read of a body or a session as a turn. Throws the errors of `start`. */
   async reading<T>(read: () => Promise<T>): Promise<T> {
     this.#checkRoom()
     this.#reads++

@@ -168,7 +168,7 @@ export class Session {
   /**
    * Return the stage of a turn, or the result of an earlier turn with the same key.
    *
-   * Throws AgentError: `invalid_request` if the turn to replace does not exist,
+   * Throws AgentError: `invalid_request` if the turn to replace does not exist, or
    * `session_too_large`.
    */
   async begin(turn: Turn): Promise<Stage | TurnResult> {
@@ -199,8 +199,8 @@ export class Session {
   /**
    * Return the result of the earlier turn with the same key, or null.
    *
-   * Copied turns of a fork do not count. A turn with `replaces` can repeat only the last turn or
-   * the turn of that number.
+   * Copied turns of a fork do not count. A turn with `replaces` can repeat only the last turn
+   * or the turn with that number.
    */
   findRepeated(turn: Turn): TurnResult | null {
     const { key, isRepeatable, replaces } = turn.request
@@ -350,7 +350,7 @@ export class Stage {
     const { length } = this.data.messages
     const charCounts = charsBefore(this.data.messages)
     const chars = charCounts[length] ?? 0
-    // Half the limit leaves room for later turns, so that requests share a cached prefix.
+    // Half the limit leaves room for later turns: fewer cuts let requests share a cached prefix.
     const messages = length > historyMessages ? length - Math.floor(historyMessages / 2) : 0
     const size = chars > historyChars ? chars - historyChars / 2 : 0
     if (messages === 0 && size === 0) return
@@ -529,7 +529,7 @@ export class Sessions {
     })
   }
 
-  /** Return a session to read, without waiting for a running turn. Throws like `open`. */
+  /** Return a session without waiting for a running turn. Throws the errors of `open`. */
   async read(sessionId: string, actor: string | null): Promise<Session> {
     const loaded = await this.#loads.get(sessionId) // the snapshot before the running turn
     if (loaded) return new Session(this, sessionId, actor, loaded)
@@ -553,7 +553,7 @@ export class Sessions {
     return sessions.sort((a, b) => b.savedAt.localeCompare(a.savedAt))
   }
 
-  /** Return the turns in a session, in order. Throws like TurnRequest and `open`. */
+  /** Return the turns in a session, in order. Throws the errors of TurnRequest and `open`. */
   async turns(sessionId: string, actor: string | null): Promise<SessionTurn[]> {
     checkIds(sessionId, actor)
     const { data, number, turns } = await this.read(sessionId, actor)
@@ -567,7 +567,7 @@ export class Sessions {
   /**
    * Delete a session. Does not call capabilities' `beforeChange`.
    *
-   * Throws like TurnRequest and `open`.
+   * Throws the errors of TurnRequest and `open`.
    */
   async end(
     sessionId: string,

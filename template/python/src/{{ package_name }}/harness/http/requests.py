@@ -69,12 +69,12 @@ def _refuse_foreign(request: Request, runtime: Runtime, *, is_public: bool) -> N
 
 
 def _refuse_type(request: Request, types: Sequence[str]) -> None:
-    """With an Origin, check the Content-Type against the route's types. Raises AgentError."""
+    """Check the Content-Type of a request that has an Origin. Raises AgentError."""
     get = request.headers.getlist
     sent = [value.split(";")[0].strip().lower() for value in get("content-type")]
     is_typed = sent or request.method != "POST"  # browsers send untyped POSTs without preflight
     if get("origin") and not (is_typed and {*sent} <= {*types}):
-        what = f"With an Origin, send Content-Type: {' or '.join(types)}."
+        what = f"A request with an Origin needs Content-Type: {' or '.join(types)}."
         raise AgentError("invalid_request", what)
 
 

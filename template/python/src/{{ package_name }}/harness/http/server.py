@@ -71,7 +71,7 @@ class Events:
         return ""
 
     def format_chunk(self, chunk: contract.Chunk) -> str:
-        """Return the event of a chunk, or an empty string."""
+        """Return the event for a chunk, or an empty string."""
         if isinstance(chunk, str):
             return _event("", chunk)
         if isinstance(chunk, Reasoning):
@@ -94,7 +94,7 @@ class Events:
 
 
 def create_app(runtime: Runtime) -> ASGIApp:
-    """Return the app with the routes of the contract, of the project and of the capabilities."""
+    """Return the app: its routes come from the contract, the project and the capabilities."""
     routes = [HTTPRoute("/invocations", partial(_invoke, runtime), methods=["POST"])]
 
     def add(new_routes: Mapping[str, Handler | Route]) -> None:
@@ -127,7 +127,7 @@ def create_app(runtime: Runtime) -> ASGIApp:
         middleware.insert(0, cors)  # outermost, so that rejections have CORS headers
     app = Starlette(routes=routes, middleware=middleware, exception_handlers=failures)
     app.router.redirect_slashes = False
-    app.middleware_stack = app.build_middleware_stack()  # an error in `wrap` aborts the start
+    app.middleware_stack = app.build_middleware_stack()  # an error in `wrap` aborts startup
     return app
 
 
@@ -215,8 +215,8 @@ async def _stream(
 ) -> AsyncIterator[str]:
     """Yield the events of a turn, and a comment after `seconds` of silence.
 
-    A failure before the first event is raised, so that the response has its HTTP status. Comments
-    are sent only after the turn has begun, because a comment fixes the status of the response.
+    If the turn fails before the first event, raise the error, so that the response has its status.
+    Comments follow only after the turn has begun, because they set the status of the response.
     """
     buffered = events.format_start()
     last_sent = time.monotonic()

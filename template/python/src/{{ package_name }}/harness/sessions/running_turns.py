@@ -24,7 +24,7 @@ class Turns:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Count a read of a body or a session as a turn. Raises like `start`."""
+        """Count a read of a body or a session as a turn. Raises the errors of `start`."""
         self._check_room()
         self._reads += 1
         try:

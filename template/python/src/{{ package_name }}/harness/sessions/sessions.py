@@ -116,7 +116,7 @@ class WaitingTurn(Protocol):
 
 
 class SessionHooks:
-    """The methods of a capability for sessions; they do nothing unless you override them.
+    """A capability's methods for sessions; they do nothing unless you override them.
 
     The first capability that returns a value wins.
     """
@@ -181,7 +181,7 @@ class Session:
     async def begin(self, turn: Turn) -> "Stage | TurnResult":
         """Return the stage of a turn, or the result of an earlier turn with the same key.
 
-        Raises AgentError: `invalid_request` if the turn to replace does not exist,
+        Raises AgentError: `invalid_request` if the turn to replace does not exist, or
         `session_too_large`.
         """
         for hooks in self.sessions.hooks:
@@ -214,8 +214,8 @@ class Session:
     def find_repeated(self, turn: Turn) -> TurnResult | None:
         """Return the result of the earlier turn with the same key, or None.
 
-        Copied turns of a fork do not count. A turn with `replaces` can repeat only the last turn or
-        the turn of that number.
+        Copied turns of a fork do not count. A turn with `replaces` can repeat only the last turn
+        or the turn with that number.
         """
         if not self.last or turn.key is None:
             return None
@@ -321,12 +321,12 @@ class Excerpt:
         return {**self.other, "messages": self.history}
 
     def snapshot(self) -> Snapshot:
-        """Return the session that ends here, with the current time as `created_at`."""
+        """Return a snapshot of the excerpt, with the current time as `created_at`."""
         now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
         return {**(self.session.snapshot or {}), "data": self.data, "created_at": now}
 
     def last_turn(self, key: str | None = None, reply: str = "") -> LastTurn:
-        """Return the `app_data` of a session that ends here."""
+        """Return the `app_data` of the excerpt."""
         actor = self.session.actor
         turns = [*self.turns]
         last = LastTurn(actor=actor, turn=self.number, key=key, reply=reply, turns=turns)
@@ -369,7 +369,7 @@ class Stage(Excerpt):
         """If the history exceeds a limit, cut it to half of that limit."""
         settings = self.session.sessions.settings
         char_counts = _chars_before(self.history)
-        # Half the limit leaves room for later turns, so that requests share a cached prefix.
+        # Half the limit leaves room for later turns: fewer cuts let requests share a cached prefix.
         first = first_chars = 0
         if self.at > settings.history_messages:
             first = self.at - settings.history_messages // 2
@@ -520,7 +520,7 @@ class Sessions:
             await copy.save(excerpt.snapshot(), last)
 
     async def read(self, session_id: str, actor: str | None) -> Session:
-        """Return a session to read, without waiting for a running turn. Raises like `open`."""
+        """Return a session without waiting for a running turn. Raises the errors of `open`."""
         if load := self._loads.get(session_id):  # the snapshot before the running turn
             await asyncio.wait({load})
             if not load.cancelled():
@@ -545,7 +545,7 @@ class Sessions:
         return sorted(sessions, key=lambda session: session.saved_at, reverse=True)
 
     async def turns(self, session_id: str, actor: str | None) -> Sequence[SessionTurn]:
-        """Return the turns in a session, in order. Raises like `open`."""
+        """Return the turns in a session, in order. Raises the errors of `open`."""
         session = await self.read(session_id, actor)
         messages = session.data["messages"]
         first = session.number - len(session.turns) + 1
@@ -556,7 +556,7 @@ class Sessions:
         ]
 
     async def end(self, session_id: str, actor: str | None) -> None:
-        """Delete a session. Does not call capabilities' `before_change`. Raises like `open`."""
+        """Delete a session without calling `before_change`. Raises the errors of `open`."""
         async with self.open(session_id, actor) as session:
             await session.end()
 

@@ -291,7 +291,8 @@ async def _contain(running: asyncio.Semaphore, context: Any, run: Any) -> AsyncG
 
 
 def _log_tool_failure(event: AfterToolCallEvent) -> None:
-    if event.exception is not None:  # do not log invented names
+    # The log must not contain a name that the model invented.
+    if event.exception is not None:
         name = event.selected_tool.tool_name if event.selected_tool else "that does not exist"
         why = describe(event.exception) + place_of(event.exception)
         log.warning("tool %s: %s", name, why)
