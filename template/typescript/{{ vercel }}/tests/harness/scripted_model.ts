@@ -12,6 +12,7 @@ const STOP_REASONS = {
 } as const
 // The same names as in the other framework.
 const KINDS: Record<string, string> = {
+  file: '(image)',
   reasoning: '(reasoning)',
   'tool-call': '(toolUse)',
   'tool-result': '(toolResult)',

@@ -1,0 +1,43 @@
+"""Files of a prompt."""
+
+from base64 import b64encode
+
+import pytest
+from client import Client
+from script import Reply
+
+IMAGE = bytes.fromhex("89504e470d0a1a0a0000000d494844520000000200000002")
+
+
+def file_of(media_type: str, data: bytes, name: str = "") -> dict[str, str]:
+    return {"media_type": media_type, "name": name, "data": b64encode(data).decode()}
+
+
+async def test_the_model_sees_a_file_in_each_turn() -> None:
+    client = Client(Reply("A photo."), Reply("Blue."))
+    body = {"prompt": "What is it?", "files": [file_of("image/png", IMAGE)]}
+    assert (await client.post(body, session="s")).turn == 1
+    assert (await client.say("Which color?", session="s")).turn == 2
+    first, second = client.model.requests
+    assert first == ["user: What is it?", "user: (image)"]
+    assert second == [*first, "assistant: A photo.", "user: Which color?"]
+
+
+async def test_a_file_whose_content_has_another_type_is_refused() -> None:
+    client = Client()
+    body = {"prompt": "What is it?", "files": [file_of("image/jpeg", IMAGE, "photo.jpg")]}
+    response = await client.post(body, session="s")
+    assert response.status == 415
+    assert response.error == "unsupported_file"
+    assert "photo.jpg contains image/png, not image/jpeg." in response.text
+
+
+@pytest.mark.parametrize(
+    ("count", "size"), [pytest.param(3, 1, id="number"), pytest.param(1, 11, id="size")]
+)
+async def test_files_have_limits(count: int, size: int) -> None:
+    client = Client(max_files=2, max_file_bytes=10)
+    files = [file_of("text/plain", b"a" * size)] * count
+    response = await client.post({"prompt": "Read.", "files": files}, session="s")
+    assert response.status == 413
+    assert response.error == "payload_too_large"
