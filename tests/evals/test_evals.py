@@ -203,6 +203,10 @@ cases:
     turns: [{prompt: hi}]
   - name: empty
     turns: [{prompt: hi, offline: [Hi.]}]
+  - name: lost-file
+    turns: [{prompt: hi, files: [none.png], offline: [Hi.]}]
+  - name: with-files
+    turns: [{prompt: hi, files: [notes.md, bad.yaml], offline: [Hi.]}]
   - name: unknown-key
     turns: [{prompt: hi, offline: [Hi.], wrong: 1}]
 """
@@ -212,10 +216,12 @@ def test_each_bad_case_is_a_line_and_the_others_run(evals: Evals) -> None:
     evals.declare(BAD, "bad")
     evals.declare("cases: [", "broken")
     (evals.folder / "evals" / "bytes.yaml").write_bytes(b"\xff\xfe")
+    (evals.folder / "evals" / "notes.md").write_text("# Notes")
     code, output = evals.run("--junit", "junit.xml")
     assert code == 1
     assert verdicts(output)["stays-short"] == "passed"
     assert verdicts(output)["empty-as-expected"] == "passed"
+    assert verdicts(output)["with-files"] == "passed"
     assert verdicts(output)["without-offline"] == "skipped"
     lines = [line.strip() for line in output.splitlines() if line.startswith("    - ")]
     for start, word in (
@@ -229,14 +235,15 @@ def test_each_bad_case_is_a_line_and_the_others_run(evals: Evals) -> None:
         ("`tools` has no answer of word_count for ", '"b"'),
         ("word_count was called", ""),
         ("evals/bad.yaml:32: evals/bad.yaml:18 has the same name", ""),
-        ("evals/bad.yaml:35: ", "wrong"),
+        ("Cannot read evals/none.png: ", ""),
+        ("evals/bad.yaml:39: ", "wrong"),
         ("evals/broken.yaml:", ""),
         ("evals/bytes.yaml:1: the file is not YAML in UTF-8", ""),
     ):
         found = [line for line in lines if line.startswith(f"- {start}")]
         assert len(found) == 1, (start, lines)
         assert word in found[0].removeprefix("- ")
-    assert len(lines) == 13, lines
+    assert len(lines) == 14, lines
     names = {case.get("name") for case in ElementTree.parse(evals.folder / "junit.xml").iter()}
     assert "never" in names
 

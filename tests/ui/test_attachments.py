@@ -359,6 +359,27 @@ def test_files_of_the_server_are_only_text_and_images(guest: Visitor) -> None:
     expect(page.locator(".user img")).to_have_count(0)
 
 
+def test_the_image_of_a_tool_is_part_of_the_reply(guest: Visitor) -> None:
+    page = guest.page
+    tool = {"type": "dynamic-tool", "toolName": "photo", "toolCallId": "1", "input": {}}
+    image = {"type": "file", "mediaType": "image/png", "filename": "", "url": URL}
+    script = {**image, "url": "javascript:alert(1)", "filename": "x"}
+    done = {**tool, "state": "output-available", "output": "[image]"}
+    parts = [done, image, script, {"type": "text", "text": "A photo."}]
+    messages = [
+        {"id": "1", "role": "user", "parts": [{"type": "text", "text": "Look."}]},
+        {"id": "1-reply", "role": "assistant", "parts": parts, "metadata": {"turn": 1}},
+    ]
+    guest.type("First.")
+    guest.committed(1)
+    page.route("**/api/chat?id=*", lambda route: answer(route, messages))
+    page.reload()
+    shown = page.locator(".agent .files img")
+    expect(shown).to_have_count(1)
+    expect(shown).to_have_js_property("naturalWidth", 40)
+    expect(page.locator(".agent .files bdi")).to_have_text("x")
+
+
 def answer(route: Route, messages: object) -> None:
     route.fulfill(body=json.dumps(messages), content_type="application/json")
 

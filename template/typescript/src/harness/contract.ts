@@ -159,7 +159,7 @@ export interface TurnFields {
   readonly output?: ZodType | undefined
 }
 
-/** A file of a prompt, such as an image. Its media type must fit its content. */
+/** A file of a prompt or of a tool's result. In a prompt, its type must fit its content. */
 export class File {
   readonly mediaType: string
   readonly data: Uint8Array
@@ -439,6 +439,8 @@ export interface ToolResult {
   readonly isError: boolean
   /** The object or list that the tool returned. */
   readonly value?: unknown
+  /** The images and documents that the tool returned. */
+  readonly files?: readonly File[]
 }
 
 const DATA_NAME = /^[A-Za-z0-9_-]{1,64}$/

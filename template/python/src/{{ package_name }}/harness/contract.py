@@ -157,6 +157,32 @@ class Change:
 
 
 @dataclass(frozen=True)
+class File:
+    """A file of a prompt or of a tool's result. In a prompt, its type must fit its content.
+
+    `media_type` is a key of `files.FORMATS`; `name` loses its folders and control characters.
+    """
+
+    media_type: str
+    data: bytes = field(repr=False)
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        name = re.split(r"[/\\]", well_formed(self.name))[-1]
+        object.__setattr__(self, "name", re.sub(f"{CONTROL}|[\t\n]", "", name)[-200:])
+
+    @property
+    def label(self) -> str:
+        """The name for messages."""
+        return self.name or "The file"
+
+    @property
+    def is_image(self) -> bool:
+        """Whether the file is an image."""
+        return self.media_type.startswith("image/")
+
+
+@dataclass(frozen=True)
 class ToolCall:
     """The start of a tool call."""
 
@@ -167,12 +193,16 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class ToolResult:
-    """The result of the tool call with this id; `value` holds a returned object or list."""
+    """The result of the tool call with this id.
+
+    `value` is a returned object or list, and `files` has returned images and documents.
+    """
 
     id: str
     text: str
     is_error: bool
     value: Json = None
+    files: Sequence[File] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
@@ -219,32 +249,6 @@ Emit = Callable[[Chunk], Awaitable[None]]
 
 async def discard(chunk: Chunk) -> None:
     """Ignore a chunk."""
-
-
-@dataclass(frozen=True)
-class File:
-    """A file of a prompt, such as an image. Its media type must fit its content.
-
-    `media_type` is a key of `files.FORMATS`; `name` loses its folders and control characters.
-    """
-
-    media_type: str
-    data: bytes = field(repr=False)
-    name: str = ""
-
-    def __post_init__(self) -> None:
-        name = re.split(r"[/\\]", well_formed(self.name))[-1]
-        object.__setattr__(self, "name", re.sub(f"{CONTROL}|[\t\n]", "", name)[-200:])
-
-    @property
-    def label(self) -> str:
-        """The name for messages."""
-        return self.name or "The file"
-
-    @property
-    def is_image(self) -> bool:
-        """Whether the file is an image."""
-        return self.media_type.startswith("image/")
 
 
 @dataclass(frozen=True)

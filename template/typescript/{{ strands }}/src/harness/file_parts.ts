@@ -2,6 +2,7 @@
 
 import { DocumentBlock, ImageBlock, TextBlock } from '@strands-agents/sdk'
 import type { ContentBlock, Message, MessageData } from '@strands-agents/sdk'
+import type { ToolResultContent } from '@strands-agents/sdk'
 
 import { File } from './contract.ts'
 import { FORMATS, type MediaType } from './files.ts'
@@ -29,6 +30,17 @@ export function toParts(files: readonly File[]): ContentBlock[] {
 /** Return the media type of a file; '' if this template cannot have sent it. */
 export function mediaTypeOf({ format }: ImageBlock | DocumentBlock): string {
   return MEDIA_TYPES.get(format as Format) ?? ''
+}
+
+/** Return the files in the content of a tool's result. */
+export function filesOf(content: readonly ToolResultContent[]): File[] {
+  return content.flatMap((block) => {
+    if (block.type !== 'imageBlock' && block.type !== 'documentBlock') return []
+    const mediaType = mediaTypeOf(block)
+    if (!mediaType || !('bytes' in block.source)) return []
+    const name = block.type === 'documentBlock' ? `${block.name}.${block.format}` : ''
+    return [new File(mediaType, block.source.bytes, name)]
+  })
 }
 
 /** Return the files of a stored message. */

@@ -9,7 +9,7 @@ import { Shortening } from './models/context_length.ts'
 import { AgentError, isBlank, type ToolCall, type ToolResult } from './contract.ts'
 import type { Turn, Usage } from './contract.ts'
 import { mustPause, pause, withinTime } from './deadline.ts'
-import { toParts } from './file_parts.ts'
+import { filesOf, toParts } from './file_parts.ts'
 import { causesOf, describe, log, placeOf } from './log.ts'
 import { checkMessages, marksOf, repairAnswers, textIn } from './messages.ts'
 import type { Runtime } from './modules.ts'
@@ -229,7 +229,9 @@ export function* toolsOf(
       const text = block.content.map(textOf).join('\n')
       const [first, ...more] = block.content
       const json = first?.type === 'jsonBlock' && more.length === 0 && { value: first.json }
-      yield { id: block.toolUseId, text, isError: block.status === 'error', ...json }
+      const files = filesOf(block.content)
+      const isError = block.status === 'error'
+      yield { id: block.toolUseId, text, isError, ...json, ...(files.length > 0 && { files }) }
     }
   }
 }

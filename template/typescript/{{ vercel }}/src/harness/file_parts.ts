@@ -16,12 +16,15 @@ export function toParts(files: readonly File[]): FilePart[] {
   })
 }
 
-/** Return the files of a stored message. */
+/** Return the files of a stored message, or in the content of a tool's result. */
 export function filesIn({ content }: { content: unknown }): File[] {
   const parts = typeof content === 'string' ? [] : (content as StoredPart[])
-  return parts.flatMap(({ type, data, mediaType = '', filename }) => {
-    if (type !== 'file' || typeof data !== 'string') return []
-    return [new File(mediaType, Buffer.from(data, 'base64'), filename)]
+  return parts.flatMap((part) => {
+    // A file of a result has its data in another object.
+    const data = (part.data as { data?: unknown } | undefined)?.data ?? part.data
+    const isFile = ['file', 'file-data', 'image-data', 'media'].includes(part.type)
+    if (!isFile || typeof data !== 'string') return []
+    return [new File(part.mediaType ?? '', Buffer.from(data, 'base64'), part.filename)]
   })
 }
 

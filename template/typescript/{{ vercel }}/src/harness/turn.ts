@@ -4,9 +4,9 @@ import { generateText, isStepCount, Output } from 'ai'
 import type { FilePart, ModelMessage, StepResult, ToolSet } from 'ai'
 
 import { Shortening } from './models/context_length.ts'
-import { AgentError, isBlank, Source, type Turn } from './contract.ts'
+import { AgentError, type File, isBlank, Source, type Turn } from './contract.ts'
 import { mustPause, pause, withinTime } from './deadline.ts'
-import { toParts } from './file_parts.ts'
+import { filesIn, toParts } from './file_parts.ts'
 import { describe, log, placeOf } from './log.ts'
 import { Calls, checkMessages, restored, selfContained } from './messages.ts'
 import type { Part } from './echo_model.ts'
@@ -15,7 +15,13 @@ import type { Stage, TurnAnswer } from './sessions/sessions.ts'
 import { ShorterPrompts } from './models/shortening.ts'
 import { modelError, streaming } from './models/streaming.ts'
 
-type ToolOutput = { toolCallId: string; toolName: string; output?: unknown; error?: unknown }
+type ToolOutput = {
+  toolCallId: string
+  toolName: string
+  input?: unknown
+  output?: unknown
+  error?: unknown
+}
 const DELTAS = new Set(['text-delta', 'reasoning-delta', 'tool-input-delta'])
 type Call = Parameters<typeof generateText>[0]
 type TurnOptions = Options &
@@ -233,7 +239,7 @@ function isIterable(value: unknown): value is AsyncIterable<unknown> {
 /** Emit a tool's result, or emit and log its failure. */
 async function emitOutput(
   turn: Turn,
-  tools: object,
+  tools: Options['tools'],
   calls: Calls,
   result: ToolOutput,
 ): Promise<void> {
@@ -243,10 +249,19 @@ async function emitOutput(
     const whole = textOf(output)
     const text = calls.cut(whole)
     const isValue = typeof output !== 'string' && text === whole
-    return turn.emit({ id, text, isError: false, ...(isValue && { value: output ?? null }) })
+    const value = isValue && { value: output ?? null }
+    const files = await filesOf(tools, result)
+    return turn.emit({ id, text, isError: false, ...value, ...(files.length > 0 && { files }) })
   }
   await turn.emit({ id, text: calls.cut(String(error)), isError: true })
   logFailure(tools, toolName, describe(error) + placeOf(error))
+}
+
+/** Return the files in a result, as the tool shows them to the model. */
+async function filesOf(tools: Options['tools'], result: ToolOutput): Promise<File[]> {
+  const { toolCallId, toolName, input, output } = result
+  const shown = await tools[toolName]?.toModelOutput?.({ toolCallId, input, output })
+  return shown?.type === 'content' ? filesIn({ content: shown.value }) : []
 }
 
 /** Emit and log the invalid calls of a step; the SDK informs the model. */

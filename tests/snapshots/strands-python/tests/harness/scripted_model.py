@@ -57,6 +57,8 @@ def lines_of(messages: Any) -> list[str]:
         for block in message["content"]:
             if "text" in block:
                 lines.append(f"{message['role']}: {block['text']}")
+            elif "image" in block:
+                lines.append(f"{message['role']}: (image)")
             elif "toolUse" in block:
                 lines.append(f"tool call: {block['toolUse']['name']}")
             elif "toolResult" in block:

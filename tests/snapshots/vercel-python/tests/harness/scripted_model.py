@@ -70,6 +70,8 @@ def lines_of(messages: Any) -> list[str]:
         for part in message.parts:
             if part.kind == "text":
                 lines.append(f"{message.role}: {part.text}")
+            elif part.kind == "file":
+                lines.append(f"{message.role}: (image)")
             elif part.kind == "tool_call":
                 lines.append(f"tool call: {part.tool_name}")
             elif part.kind == "tool_result":

@@ -26,7 +26,7 @@ def _to_block(file: File) -> dict[str, Any]:
 
 
 def files_in(message: Any) -> list[File]:
-    """Return the files of a stored message."""
+    """Return the files in the content of a message, or of a tool's result."""
     return [file for block in message["content"] if (file := _file_in(block))]
 
 
@@ -35,7 +35,10 @@ def _file_in(block: Any) -> File | None:
     if not fields or fields["format"] not in MEDIA_TYPES:
         return None
     data = fields["source"].get("bytes", b"")
-    content = urlsafe_b64decode(data) if isinstance(data, str) else data
+    try:
+        content = urlsafe_b64decode(data) if isinstance(data, str) else data
+    except ValueError:  # stored by a tool
+        return None
     name = f"{fields['name']}.{fields['format']}" if "name" in fields else ""
     return File(MEDIA_TYPES[fields["format"]], content, name)
 

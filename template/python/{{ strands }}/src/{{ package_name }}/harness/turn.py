@@ -31,7 +31,7 @@ from .contract import (
     refuse_options,
     value_of,
 )
-from .file_parts import to_parts
+from .file_parts import files_in, to_parts
 from .log import describe, place_of
 from .messages import (
     Messages,
@@ -253,7 +253,8 @@ def tools_in(block: Any, message: Any) -> Iterator[ToolCall | ToolResult]:
         yield ToolCall(id, call["name"], refused(message).get(id, call["input"]))
     if done := block.get("toolResult"):
         text = "\n".join(map(_text_of, done["content"]))
-        yield ToolResult(done["toolUseId"], text, done["status"] == "error", value_of(text))
+        is_error = done["status"] == "error"
+        yield ToolResult(done["toolUseId"], text, is_error, value_of(text), files_in(done))
 
 
 def _text_of(part: dict[str, Any]) -> str:

@@ -42,7 +42,7 @@ class Offline(ai.Provider[None]):
             reply = ["I am the offline model, not a language model: I repeat what I am told."]
             reply += [f' Earlier you said: "{text}"' for text in prompts[-5:-1]]
             reply += [f' Now you said: "{prompts[-1]}"']
-            files = files_in(messages[-1])
+            files = files_in(messages[-1].parts)
             reply += [f" You attached {it.media_type} ({len(it.data)} bytes)." for it in files]
             reply += [f" The tool answered: {result.result}" for result in results]
             yield events.TextStart()

@@ -2,6 +2,7 @@
 
 from base64 import b64decode
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from typing import Any
 
 import ai
@@ -23,17 +24,18 @@ def _to_part(file: File) -> ai.messages.FilePart:
     )
 
 
-def files_in(message: Message) -> list[File]:
-    """Return the files of a message."""
-    return [
-        File(part.media_type, _bytes_of(part.data), part.filename or "")
-        for part in message.parts
-        if isinstance(part, ai.messages.FilePart)
-    ]
+def files_in(parts: Iterable[Any]) -> list[File]:
+    """Return the files in the parts of a message, or of a tool's result."""
+    files = []
+    for part in parts:
+        if isinstance(part, ai.messages.FilePart):
+            with suppress(ValueError):  # a URL of a tool
+                files.append(File(part.media_type, _bytes_of(part.data), part.filename or ""))
+    return files
 
 
 def _bytes_of(data: str | bytes) -> bytes:
-    return b64decode(data) if isinstance(data, str) else data
+    return b64decode(data, validate=True) if isinstance(data, str) else data
 
 
 def sendable(messages: Iterable[Message], accepted: Collection[str]) -> list[Message]:

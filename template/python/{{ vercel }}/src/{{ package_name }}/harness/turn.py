@@ -15,6 +15,7 @@ from .contract import (
     ERRORS,
     AgentError,
     Data,
+    File,
     ToolCall,
     ToolResult,
     Turn,
@@ -23,7 +24,7 @@ from .contract import (
     refuse_options,
     value_of,
 )
-from .file_parts import sendable, to_parts
+from .file_parts import files_in, sendable, to_parts
 from .log import describe, place_of
 from .messages import (
     CallPart,
@@ -258,10 +259,12 @@ def as_tool_call(call: CallPart) -> ToolCall:
 def as_tool_result(part: ai.messages.ToolResultPart) -> ToolResult:
     """Convert the SDK's tool result; a file becomes its type, as in `[image]`."""
     output = part.result
+    files: list[File] = []
     if isinstance(output, ai.messages.ContentOutput):
+        files = files_in(output.value)
         output = "\n".join(map(_text_of, output.value))
     text = output if isinstance(output, str) else json.dumps(output, default=str)
-    return ToolResult(part.tool_call_id, text, part.is_error, value_of(text))
+    return ToolResult(part.tool_call_id, text, part.is_error, value_of(text), files)
 
 
 def _text_of(part: ai.messages.TextPart | ai.messages.FilePart) -> str:

@@ -166,7 +166,12 @@ class UiEvents extends Events {
     if (chunk instanceof Data) return end + part(`data-${chunk.name}`, { data: chunk.value })
     if (chunk instanceof Source) return end + this.#source(chunk)
     if ('input' in chunk) return end + this.#call(chunk.id, chunk.name, chunk.input)
-    return this.#denied.includes(chunk.id) ? end : end + resultPart(chunk)
+    if (this.#denied.includes(chunk.id)) return end
+    const files = chunk.files ?? []
+    const fileParts = files.map((file) =>
+      part('file', { mediaType: file.mediaType, url: urlOf(file) }),
+    )
+    return [end, resultPart(chunk), ...fileParts].join('')
   }
 
   #source({ url, title }: Source): string {
@@ -391,9 +396,12 @@ function uiMessages(session: Session): object[] {
   return start > 0 ? [summaryNote(first - 1), ...messages] : messages
 }
 
-function filePart({ data, mediaType, name: filename }: File): Part {
-  const url = `data:${mediaType};base64,${Buffer.from(data).toString('base64')}`
-  return { type: 'file', mediaType, filename, url }
+function filePart(file: File): Part {
+  return { type: 'file', mediaType: file.mediaType, filename: file.name, url: urlOf(file) }
+}
+
+function urlOf({ data, mediaType }: File): string {
+  return `data:${mediaType};base64,${Buffer.from(data).toString('base64')}`
 }
 
 function summaryNote(turn: number): object {
@@ -436,6 +444,7 @@ function partsOf(chunks: (string | ToolCall | ToolResult)[]): Part[] {
       const success = { state: 'output-available', output: valueOf(chunk) }
       const failure = { state: 'output-error', errorText: chunk.text }
       Object.assign(tools.get(chunk.id) ?? {}, chunk.isError ? failure : success)
+      parts.push(...(chunk.files ?? []).map(filePart))
     } else if (last?.type === 'text') {
       last.text += chunk
     } else {

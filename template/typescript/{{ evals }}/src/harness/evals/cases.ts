@@ -33,6 +33,8 @@ export interface Expect {
 /** A turn of a case. */
 export interface CaseTurn {
   readonly prompt: string
+  /** Files of the prompt, by their paths from evals/. */
+  readonly files?: readonly string[]
   readonly offline?: readonly (string | Step)[]
   readonly expect?: Expect
 }

@@ -1,11 +1,13 @@
 // Runs cases; each run has its own session.
 
 import { randomUUID } from 'node:crypto'
+import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 import { ask } from '../models/ask.ts'
-import { type Chunk, Turn } from '../contract.ts'
+import { type Chunk, type File, Turn } from '../contract.ts'
 import { TimeoutError, withinTime } from '../deadline.ts'
+import { readPath } from '../files.ts'
 import { asAgentError } from '../log.ts'
 import type { LanguageModel } from '../echo_model.ts'
 import type { Runtime } from '../runtime.ts'
@@ -115,6 +117,14 @@ export class Runner {
   ): Promise<TurnRecord> {
     const runtime = caseData.real ? this.#real : this.#runtime
     const actor = caseData.actor ?? (runtime.actorRequired ? 'eval' : null)
+    const files: File[] = []
+    for (const name of caseTurn.files ?? []) {
+      const reading = readPath(join('evals', name), this.#settings)
+      await reading.then(
+        (file) => void files.push(file),
+        (error) => void failures.push(asAgentError(error).message),
+      )
+    }
     for (;;) {
       const calls = new Map<string, ToolCallRecord>()
       const emit = async (chunk: Chunk) => {
@@ -127,7 +137,7 @@ export class Runner {
       }
       const { prompt } = caseTurn
       const request = new EvalRequest(
-        { sessionId, actor, prompt },
+        { sessionId, actor, prompt, files },
         { caseData, caseTurn, failures },
       )
       const turn = new Turn(request, emit)

@@ -175,7 +175,10 @@ class UiEvents(Events):
             return parts + _part("tool-output-error", toolCallId=chunk.id, **failure)
         output = _output_of(chunk, self._is_exact)
         success = {"output": output, "dynamic": True}
-        return parts + _part("tool-output-available", toolCallId=chunk.id, **success)
+        parts += _part("tool-output-available", toolCallId=chunk.id, **success)
+        return parts + "".join(
+            _part("file", mediaType=file.media_type, url=_url_of(file)) for file in chunk.files
+        )
 
     def format_result(self, result: TurnResult) -> str:
         """Return the last parts of a committed or pending turn."""
@@ -401,8 +404,12 @@ def _ui_messages(session: Session, *, is_exact: bool) -> list[dict[str, Any]]:
 
 
 def _file_part(file: File) -> Part:
-    url = f"data:{file.media_type};base64,{b64encode(file.data).decode()}"
-    return {"type": "file", "mediaType": file.media_type, "filename": file.name, "url": url}
+    fields = {"mediaType": file.media_type, "filename": file.name, "url": _url_of(file)}
+    return {"type": "file", **fields}
+
+
+def _url_of(file: File) -> str:
+    return f"data:{file.media_type};base64,{b64encode(file.data).decode()}"
 
 
 def _summary_note(turn: int) -> list[Part]:
@@ -416,7 +423,7 @@ def _waiting_parts(waiting: WaitingTurn, is_exact: bool) -> list[Part]:
     """Return the finished parts and the pending calls of a turn, but not its running calls."""
     turns = read_turns(waiting.messages)
     parts = [part for _, _, chunks in turns for part in _parts(chunks, is_exact)]
-    parts = [part for part in parts if part["state"] != "input-available"]
+    parts = [part for part in parts if part.get("state") != "input-available"]
     for call in waiting.tool_calls:
         parts += _parts([ToolCall(_call_id(call.id), call.name, call.input)], is_exact)
         parts[-1].update(state="approval-requested", approval={"id": call.id})
@@ -447,6 +454,7 @@ def _parts(chunks: Sequence[contract.StoredChunk], is_exact: bool) -> list[Part]
             success = {"state": "output-available", "output": output}
             failure = {"state": "output-error", "errorText": chunk.text}
             tools.get(chunk.id, {}).update(failure if chunk.is_error else success)
+            parts += map(_file_part, chunk.files)
         elif parts and parts[-1]["type"] == "text":
             parts[-1]["text"] += chunk
         else:

@@ -11,9 +11,10 @@ from typing import Any
 from uuid import uuid4
 
 from ..contract import AgentError, Chunk, ToolCall, ToolResult, Turn
+from ..files import read_path
 from ..models.ask import ask
 from ..runtime import Runtime
-from .cases import Case
+from .cases import FOLDER, Case
 from .expect import failures_of
 from .settings import EvalSettings
 from .stubs import EvalRequest
@@ -99,6 +100,12 @@ class Runner:
     ) -> Run:
         runtime = self._real if case.data.get("real") else self._runtime
         actor = case.data.get("actor") or ("eval" if runtime.actor_required else None)
+        files = []
+        for name in case_turn.get("files", []):
+            try:
+                files.append(read_path(FOLDER / name, self.settings))
+            except AgentError as error:
+                failures.append(str(error))
         while True:
             calls: list[Run] = []
 
@@ -114,6 +121,7 @@ class Runner:
                 session,
                 case_turn["prompt"],
                 actor=actor,
+                files=files,
                 case=case.data,
                 case_turn=case_turn,
                 failures=failures,

@@ -33,5 +33,6 @@ function chunksOf(part: Content[number]): Chunk[] {
   const { toolCallId: id, output } = part
   const isError = /^(error|execution-denied)/.test(output.type)
   const json = output.type === 'json' && { value: output.value }
-  return [{ id, text: textOf(output), isError, ...json }]
+  const files = output.type === 'content' ? filesIn({ content: output.value }) : []
+  return [{ id, text: textOf(output), isError, ...json, ...(files.length > 0 && { files }) }]
 }

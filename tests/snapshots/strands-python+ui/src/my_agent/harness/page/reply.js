@@ -1,5 +1,6 @@
 // The reply of a turn, streamed or from the history.
 
+import { fileList } from './attachments.js'
 import { copyButton, element, showMarkdown } from './markdown.js'
 
 const MARK = Array.from(crypto.getRandomValues(new Uint32Array(4))).join('-') // secret
@@ -98,6 +99,8 @@ export class Reply {
       const link = element('a', '', visible(event.title || event.url))
       Object.assign(link, { href: event.url, rel: 'noreferrer', target: '_blank' })
       this.add(element('p', 'source', link))
+    } else if (event.type === 'file') {
+      this.add(fileList([event])) // of a tool
     } else if (event.type === 'finish') {
       this.metadata = event.messageMetadata
     } else if (event.type === 'error') {

@@ -14,7 +14,7 @@ def read_turns(messages: list[Any]) -> list[tuple[str, list[File], list[StoredCh
     turns = list[tuple[str, list[File], list[StoredChunk]]]()
     for message in map(ai.messages.Message.model_validate, messages):
         if message.role == "user":
-            turns.append((message.text, files_in(message), []))
+            turns.append((message.text, files_in(message.parts), []))
         elif turns:
             for part in message.parts:
                 turns[-1][2].extend(_chunks(part))

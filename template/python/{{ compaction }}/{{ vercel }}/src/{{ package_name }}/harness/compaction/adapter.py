@@ -13,7 +13,7 @@ from .summary import Utterance
 def read(messages: Iterable[Any]) -> Iterator[Utterance]:
     """Yield the texts, names of files, tool calls and tool results of stored messages."""
     for message in map(ai.messages.Message.model_validate, messages):
-        for file in files_in(message):
+        for file in files_in(message.parts):
             yield message.role, f"[A file: {file.name or file.media_type}]"
         for part in message.parts:
             if isinstance(part, ai.messages.TextPart):
