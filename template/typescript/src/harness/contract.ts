@@ -200,7 +200,7 @@ export class TurnRequest {
   readonly actor: string | null
   /** The idempotency key: a retry returns the result of the first turn. */
   readonly key: string | null
-  /** Drop this turn and all later turns; 0: the last turn. */
+  /** Drop the turn with this number and all later turns; 0: the last turn. */
   readonly replaces: number | null
   readonly headers: IncomingHttpHeaders
   /** The files for the model, with the prompt. */

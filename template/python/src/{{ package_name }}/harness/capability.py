@@ -79,7 +79,7 @@ class Capability(SessionHooks):
 
     @property
     def retention_notice(self) -> str:
-        """A sentence about the saved data of a session, which `chat` prints last."""
+        """A sentence about the saved data of a session. `chat` prints the sentence last."""
         return ""
 
     def check(self) -> list[Finding]:
@@ -104,7 +104,7 @@ class Capability(SessionHooks):
         """Write the remaining data and disconnect, within SHUTDOWN_GRACE_SECONDS + 2."""
 
     def describe(self, address: str) -> list[str]:
-        """Return lines that `serve` prints first, such as the hosts it contacts; no passwords."""
+        """Return lines for `serve` to print first, such as the contacted hosts; no passwords."""
         return []
 
     def session_store(self) -> SessionStore | None:

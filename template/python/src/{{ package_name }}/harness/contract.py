@@ -260,7 +260,7 @@ class TurnRequest:
     _: KW_ONLY
     actor: str | None = None
     key: str | None = None  # for idempotency
-    replaces: int | None = None  # drop this turn and all later turns; 0: the last turn
+    replaces: int | None = None  # the number of the first turn to drop; 0: the last turn
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)  # of the HTTP request
     files: Sequence[File] = field(default=(), repr=False)  # for the model, with the prompt
     output: "type[BaseModel] | None" = None  # the reply is a value of this model
@@ -509,8 +509,8 @@ def well_formed_value(value: Any) -> Any:
 def escape_invisible(text: str) -> str:
     """Return JSON text with escapes for invisible and reordering characters.
 
-    These are control and format characters, such as U+202E, all spaces except U+0020, and letters
-    and marks that have no shape. The JSON value stays the same.
+    These are control and format characters (such as U+202E), all spaces except U+0020, and letters
+    and marks that are not visible. The JSON value stays the same.
     """
     return "".join(map(_escape_invisible, text))
 

@@ -136,7 +136,7 @@ class Runtime:
             if error.args == DRAINING:
                 raise AgentError("draining") from None
             raise
-        except AgentError:  # raised as it is, because callers read its cause
+        except AgentError:  # raised unchanged, because callers read its cause
             raise
         except Exception as error:  # noqa: BLE001 (callers get an AgentError)
             raise as_agent_error(error) from None

@@ -21,7 +21,7 @@ type ServedRuntime = Runtime & { readonly capabilities: readonly Capability[] }
 /** Answers a request, or throws AgentError. */
 type Answer = (request: IncomingMessage, response: ServerResponse) => void | Promise<void>
 
-const KEEP_ALIVE = ': keep-alive\n\n' // a comment, because proxies close idle connections
+const KEEP_ALIVE = ': keep-alive\n\n' // a comment of SSE; proxies close idle connections
 
 /** The headers of each stream. X-Accel-Buffering stops nginx from buffering the reply. */
 export const STREAM_HEADERS = {
@@ -207,8 +207,8 @@ function paramsOf(pattern: string, path: string): Record<string, string> | undef
  * Run a turn, relay its output, and cancel it if the client disconnects.
  *
  * If `events` is null, the reply is JSON. After KEEP_ALIVE_SECONDS of silence, a stream sends a
- * comment. Comments follow only after the turn has begun, because they set the status of the
- * response.
+ * comment. Comments are sent only after the turn has begun, because any output sets the status to
+ * 200.
  */
 export async function relay(
   response: ServerResponse,

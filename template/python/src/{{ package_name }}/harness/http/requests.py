@@ -117,7 +117,7 @@ def wants_events(request: Request) -> bool:
 async def read_call(request: Request, runtime: Runtime) -> TurnRequest | Change:
     """Read and validate a POST /invocations. Raises AgentError for the first failed check.
 
-    Sets `request.state.session_id` for the header of any response.
+    Sets `request.state.session_id`, which every response sends in a header, even an error.
     """
     sent_id = read_header(request, contract.SESSION_HEADER)
     is_new = sent_id is None

@@ -52,7 +52,7 @@ HTTP_TYPES = {
     413: "payload_too_large",
     429: "rate_limited",
 }
-KEEP_ALIVE = ": keep-alive\n\n"  # a comment, because proxies close idle connections
+KEEP_ALIVE = ": keep-alive\n\n"  # a comment of SSE; proxies close idle connections
 
 
 class Events:
@@ -216,7 +216,7 @@ async def _stream(
     """Yield the events of a turn, and a comment after `seconds` of silence.
 
     If the turn fails before the first event, raise the error, so that the response has its status.
-    Comments follow only after the turn has begun, because they set the status of the response.
+    Comments are sent only after the turn has begun, because any output sets the status to 200.
     """
     buffered = events.format_start()
     last_sent = time.monotonic()

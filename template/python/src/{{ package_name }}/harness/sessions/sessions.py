@@ -135,7 +135,7 @@ class SessionHooks:
     ) -> list[Message] | None:
         """Return replacements for dropped messages; the history begins with them.
 
-        `at` is the index in `dropped` of the first message of a turn; earlier messages are
+        `at` is the index in `dropped` of the first message of a turn; messages before it are
         replacements from a previous call. `last` is the number of the last dropped turn.
         """
 
@@ -378,14 +378,14 @@ class Stage(Excerpt):
         if first or first_chars:
             starts = [turn["at"] for turn in self.turns] or [0]
             end = starts[-1]
-            # A single turn always stays: otherwise each large turn would need a summary.
+            # If there is only one turn, it stays: otherwise each large turn would need a summary.
             if self.session.sessions.replaces_dropped and len(starts) > 1:
                 end = self.at
             cuts = (at for at in starts if at >= first and char_counts[at] >= first_chars)
             await self.shorten(next(cuts, end))
 
     async def shorten(self, end: int) -> None:
-        """Drop the messages before `end`: the start of a turn or the end of the history."""
+        """Drop the messages before the index `end`, a turn's start or the end of the history."""
         dropped = self.history[:end]
         at = self.turns[0]["at"] if self.turns else self.at
         self.turns = _move(self.turns, end, 0)
@@ -567,7 +567,7 @@ class Sessions:
 
 def serialize(value: object) -> bytes:
     """Return JSON in UTF-8: bytes as URL-safe base64, NaN as null, other types as pydantic does."""
-    import pydantic_core  # takes 10 ms that `--help` does not need
+    import pydantic_core  # takes 10 ms, which `--help` need not spend
 
     try:
         return pydantic_core.to_json(value, bytes_mode="base64", inf_nan_mode="null")

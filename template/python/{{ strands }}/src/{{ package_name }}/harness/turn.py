@@ -106,7 +106,8 @@ def _make_agent(
         retry_strategy=None,  # a retry would repeat sent chunks
         **{"system_prompt": module.SYSTEM_PROMPT, **options},
     )
-    agent.hooks.add_callback(AfterToolCallEvent, _log_tool_failure)  # the SDK needs the type
+    # The SDK cannot infer the type of the event.
+    agent.hooks.add_callback(AfterToolCallEvent, _log_tool_failure)
     end_turn = partial(_end_turn, stage, getattr(module, "FINAL_TOOLS", []))
     agent.hooks.add_callback(AfterToolsEvent, end_turn, order=HookOrder.SDK_LAST)
     running = asyncio.Semaphore(settings.max_tools_at_once)
