@@ -68,7 +68,7 @@ def test_a_file_that_cannot_be_sent_is_an_error(chat: Chat, tmp_path: Path) -> N
         ("data.bin", "data.bin has the type application/octet-stream"),
         ("big.txt", "big.txt is larger than 4500000 bytes"),
         ("none.png", "Cannot read "),
-        ("", "Cannot read "),
+        (".", "Cannot read "),
     ):
         done = chat("--file", tmp_path / name, "Look.")
         assert done.returncode == 1, name
@@ -78,3 +78,14 @@ def test_a_file_that_cannot_be_sent_is_an_error(chat: Chat, tmp_path: Path) -> N
         assert message in shown
         assert "You attached" not in shown
         assert "Hello." in shown
+
+
+def test_attached_files_are_removed(chat: Chat, tmp_path: Path) -> None:
+    (tmp_path / "a b.pdf").write_bytes(PDF)
+    path = tmp_path / "a b.pdf"
+    lines = f"/attach '{path}'\n/attach\nHello.\n/attach \"{path}\"\n/new\nAgain.\n"
+    shown = chat(lines=lines).stdout
+    assert shown.count("Attached a b.pdf (") == 2
+    assert "No files are attached to the next prompt." in shown
+    assert "You attached" not in shown
+    assert "Again." in shown

@@ -161,6 +161,9 @@ def _in_chat_message(message: Json, own: Collection[str]) -> Iterator[str]:
     for part in content if isinstance(content, list) else []:
         if part.get("type") == "text" and not part["text"].strip(BLANKS):
             yield "blank text"
+        image = (part.get("image_url") or {}).get("url", "data:image/png;")
+        if not image.startswith(tuple(f"data:{media_type};" for media_type in IMAGES)):
+            yield f"unsupported image: {image[:40]}"
         if role in ("assistant", "tool") and part.get("type") not in ("text", "refusal"):
             yield f"a part of type {part.get('type')!r} in a message of {role}"
 
@@ -246,6 +249,8 @@ def _in_blocks(api: str, body: Json, model: str) -> list[str]:
     ]
     if len({*names}) < len(names):
         found.append("Duplicate document file names")
+    if len(names) > 5:
+        found.append("too many documents: at most 5 in a request")
     return found
 
 

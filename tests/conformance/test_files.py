@@ -23,7 +23,8 @@ NOTES = ("notes.md", "text/markdown", b"# Fact-42\n")
 
 def is_sample(test: str, parameters: dict[str, Any]) -> bool:
     """Whether a usual run has this: only the files of a request depend on the vendor's client."""
-    return "the_model_receives" in test or parameters["target"] in targets.TARGETS
+    is_of_vendor = "receives" in test or "of_one_name" in test
+    return is_of_vendor or parameters["target"] in targets.TARGETS
 
 
 def say(chat: Chat, text: str, *files: Sample, **fields: Any) -> Reply:
@@ -149,6 +150,33 @@ def test_a_name_is_only_a_name(chat: Chat) -> None:
     encoded = json.dumps(body).encode()  # as escapes
     message = chat.post(encoded, JSON).json["error"]["message"]
     assert message.startswith("photo.png contains image/png, not image/gif.")
+
+
+def test_names_and_types_that_are_not_unicode_are_refused_in_a_sentence(chat: Chat) -> None:
+    for fields in (
+        {"media_type": "a\ud800"},
+        {"name": "a\ud800" * 100_000, "data": "!"},
+        {"name": "a\r\nb: c\ud800", "media_type": "image/gif"},
+    ):
+        body = {"prompt": "Look.", "files": [{**sent(*PHOTO), **fields}]}
+        reply = chat.post(json.dumps(body).encode(), JSON)
+        assert reply.status in {400, 415}, reply
+        message = reply.json["error"]["message"]
+        assert len(message) < 1000
+        assert "\n" not in message
+
+
+def test_documents_of_one_name_have_different_names(
+    chat: Chat, target: targets.Target
+) -> None:
+    names = ["invoice.2024-01.pdf", "invoice.2024-02.pdf", "x" * 250 + ".pdf", "é.pdf"]
+    for number, name in enumerate([*names, names[0]], 1):
+        assert say(chat, f"Number {number}.", (name, "application/pdf", PDF)).turn == number
+    assert len(files_in(chat, "Number 5.")) == 5
+    # Bedrock accepts five documents.
+    assert say(chat, "Number 6.", REPORT).turn == 6
+    kept = [content for _, content in files_in(chat, "Number 6.")]
+    assert len(kept) == (5 if "bedrock" in target.name else 6)
 
 
 def test_a_repeated_key_returns_the_reply(chat: Chat) -> None:

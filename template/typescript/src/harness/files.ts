@@ -3,7 +3,7 @@
 import { readFile as readFileBytes, stat } from 'node:fs/promises'
 import { basename, extname } from 'node:path'
 
-import { AgentError, File } from './contract.ts'
+import { AgentError, File, isBlank } from './contract.ts'
 import type { CoreSettings } from './settings.ts'
 
 type Limits = Pick<CoreSettings, 'maxFiles' | 'maxFileBytes'>
@@ -40,7 +40,6 @@ const TEXT_EXTENSIONS = new Map([
   ['.csv', 'text/csv'],
   ['.md', 'text/markdown'],
 ])
-const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/
 
 /**
  * Check the files of a prompt, by their content.
@@ -128,17 +127,18 @@ function readFile(item: unknown, limits: Limits): File {
 
 /** Return a file from its base64. Throws AgentError. */
 export function decodeFile(mediaType: string, data: string, name: string, limits: Limits): File {
-  if (data.length > Math.ceil(limits.maxFileBytes / 3) * 4) throw tooLarge(name, limits)
-  if (!BASE64.test(data)) {
-    throw new AgentError('invalid_request', `The data of ${name || 'a file'} is not base64.`)
-  }
   // Browsers may add a parameter, such as charset.
-  const type = mediaType.split(';')[0]!.trim().toLowerCase()
-  return new File(type, Buffer.from(data, 'base64'), name)
+  const type = mediaType.split(';')[0]!.trim().toLowerCase().toWellFormed()
+  const bytes = Buffer.from(data, 'base64') // ignores characters that are not base64
+  const file = new File(type, bytes, name)
+  if (data.length > Math.ceil(limits.maxFileBytes / 3) * 4) throw tooLarge(file.label, limits)
+  if (bytes.toString('base64') !== data) {
+    throw new AgentError('invalid_request', `The data of ${file.label} is not base64.`)
+  }
+  return file
 }
 
-function tooLarge(name: string, { maxFileBytes }: Limits): AgentError {
-  const label = name.toWellFormed().slice(0, 200) || 'A file'
+function tooLarge(label: string, { maxFileBytes }: Limits): AgentError {
   return new AgentError('payload_too_large', `${label} is larger than ${maxFileBytes} bytes.`)
 }
 
@@ -150,7 +150,8 @@ function tooLarge(name: string, { maxFileBytes }: Limits): AgentError {
 export async function readPath(path: string, limits: Limits): Promise<File> {
   const name = basename(path)
   try {
-    const { size } = await stat(path)
+    const { size, isFile } = await kindOf(path)
+    if (!isFile) throw new AgentError('invalid_request', `Cannot read ${path}: It is not a file.`)
     if (size > limits.maxFileBytes) throw tooLarge(name, limits)
     const data = await readFileBytes(path)
     const found = typeOf(data) || 'application/octet-stream'
@@ -162,6 +163,11 @@ export async function readPath(path: string, limits: Limits): Promise<File> {
   }
 }
 
+async function kindOf(path: string): Promise<{ size: number; isFile: boolean }> {
+  const found = await stat(path)
+  return { size: found.size, isFile: found.isFile() }
+}
+
 /** Return the media type of the content, or ''. The type of any text is text/plain. */
 function typeOf(data: Uint8Array): MediaType | '' {
   const bytes = bufferOf(data)
@@ -171,17 +177,19 @@ function typeOf(data: Uint8Array): MediaType | '' {
   if (/^GIF8[79]a/.test(start)) return 'image/gif'
   if (/^RIFF[^]{4}WEBP/.test(start)) return 'image/webp'
   if (start.startsWith(PDF_MARK)) return 'application/pdf'
-  // The names of a zip file's entries are at its end.
-  const isZip = start.startsWith('PK\x03\x04') && bytes.includes(ZIP_END)
-  if (isZip) return bytes.lastIndexOf('word/document.xml') > 0 ? DOCX : ''
+  if (start.startsWith('PK\x03\x04')) {
+    // The names of a zip file's entries are at its end.
+    const place = bytes.lastIndexOf('word/document.xml')
+    return place > 0 && place < bytes.lastIndexOf(ZIP_END) ? DOCX : ''
+  }
   return isText(data) ? 'text/plain' : ''
 }
 
 function isText(data: Uint8Array): boolean {
   try {
-    const text = new TextDecoder('utf-8', { fatal: true }).decode(data)
+    const text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(data)
     // eslint-disable-next-line no-control-regex -- other files contain these characters
-    return text !== '' && !/[\x00-\x08\x0e-\x1f\x7f]/.test(text)
+    return !isBlank(text) && !/[\x00-\x08\x0e-\x1f\x7f]/.test(text)
   } catch {
     return false
   }

@@ -3,13 +3,12 @@
 import re
 from base64 import b64decode
 from collections.abc import Collection, Sequence
-from io import BytesIO
 from pathlib import Path
 from struct import error as struct_error
 from struct import unpack_from
-from zipfile import BadZipFile, ZipFile
 
-from .contract import AgentError, File, well_formed
+from .contract import AgentError, File, is_blank, well_formed
+from .log import describe
 from .settings import CoreSettings
 
 DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
@@ -108,31 +107,36 @@ def _read_file(item: object, settings: CoreSettings) -> File:
 
 def decode_file(media_type: str, data: str, name: str, settings: CoreSettings) -> File:
     """Return a file from its base64. Raises AgentError."""
+    # Browsers may add a parameter, such as charset.
+    media_type = well_formed(media_type.split(";")[0].strip().lower())
+    label = File(media_type, b"", name).label
     if len(data) > (settings.max_file_bytes + 2) // 3 * 4:
-        raise too_large(name, settings)
+        raise too_large(label, settings)
     try:
         content = b64decode(data, validate=True)
     except ValueError:
-        message = f"The data of {name or 'a file'} is not base64."
-        raise AgentError("invalid_request", message) from None
-    # Browsers may add a parameter, such as charset.
-    return File(media_type.split(";")[0].strip().lower(), content, name)
+        raise AgentError("invalid_request", f"The data of {label} is not base64.") from None
+    return File(media_type, content, name)
 
 
-def too_large(name: str, settings: CoreSettings) -> AgentError:
+def too_large(label: str, settings: CoreSettings) -> AgentError:
     """Return the error for a file above MAX_FILE_BYTES."""
-    what = f"{name[:200] or 'A file'} is larger than {settings.max_file_bytes} bytes."
-    return AgentError("payload_too_large", well_formed(what))
+    what = f"{label} is larger than {settings.max_file_bytes} bytes."
+    return AgentError("payload_too_large", what)
 
 
 def read_path(path: Path, settings: CoreSettings) -> File:
     """Read a file of the user; its content and extension decide its type. Raises AgentError."""
     try:
+        path = path.expanduser()
+        if not path.is_file():
+            reason = "It is not a file." if path.exists() else "There is no such file."
+            raise AgentError("invalid_request", f"Cannot read {path}: {reason}")
         if path.stat().st_size > settings.max_file_bytes:
             raise too_large(path.name, settings)
         data = path.read_bytes()
-    except OSError as error:
-        message = f"Cannot read {path}: {error.strerror}."
+    except (OSError, RuntimeError, ValueError) as error:  # also of `expanduser`
+        message = f"Cannot read {path}: {describe(error)}."
         raise AgentError("invalid_request", message) from None
     types = {"csv": "text/csv", "md": "text/markdown"}
     media_type = find_type(data)
@@ -154,16 +158,10 @@ def find_type(data: bytes) -> str:
     if data.startswith(PDF_MARK):
         return "application/pdf"
     if data.startswith(b"PK\x03\x04"):
-        return DOCX if _is_docx(data) else ""
+        # The names of a zip file's entries are at its end.
+        is_docx = data.rfind(b"word/document.xml") < data.rfind(ZIP_END)
+        return DOCX if is_docx and b"word/document.xml" in data else ""
     return "text/plain" if _is_text(data) else ""
-
-
-def _is_docx(data: bytes) -> bool:
-    try:
-        with ZipFile(BytesIO(data)) as archive:
-            return "word/document.xml" in archive.namelist()
-    except (BadZipFile, ValueError, NotImplementedError):
-        return False
 
 
 def _is_text(data: bytes) -> bool:
@@ -171,7 +169,7 @@ def _is_text(data: bytes) -> bool:
         text = data.decode()
     except ValueError:
         return False
-    return text != "" and re.search(r"[\x00-\x08\x0e-\x1f\x7f]", text) is None
+    return not is_blank(text) and re.search(r"[\x00-\x08\x0e-\x1f\x7f]", text) is None
 
 
 def find_size(data: bytes) -> tuple[int, int] | None:
@@ -209,8 +207,8 @@ def _size_of_jpeg(data: bytes) -> tuple[int, int] | None:
     place = 2
     while data[place : place + 1] == b"\xff":
         (marker,) = unpack_from("B", data, place + 1)
-        if marker == 0xFF:  # padding
-            place += 1
+        if marker == 0xFF:
+            place = len(data) - len(data[place:].lstrip(b"\xff")) - 1  # after the padding
             continue
         if 0xC0 <= marker <= 0xCF and marker not in {0xC4, 0xC8, 0xCC}:
             height, width = unpack_from(">HH", data, place + 5)

@@ -128,7 +128,8 @@ export interface CuttableResult {
 
 /** The parts of a Stage that Shortening uses. */
 interface History {
-  readonly turn: Pick<Turn, 'prompt'>
+  readonly turn: Pick<Turn, 'prompt' | 'request'>
+  readonly repeatedFiles: readonly unknown[]
   readonly data: { readonly messages: unknown[] }
   /** The earlier turns, and the index of the first message of the running turn. */
   readonly turns: readonly { readonly at: number }[]
@@ -197,9 +198,11 @@ export class Shortening {
 
   /** Return a message about the longest part of the request, or '' for the prompt. */
   #reason(results: CuttableResult[]): string {
-    const { length } = this.stage.turn.prompt
+    const { repeatedFiles, turn } = this.stage
+    const { length } = turn.prompt
     if (totalOf(results) > length) return RESULTS_TOO_LONG
-    return length > MIN_PROMPT ? '' : OWN_TOO_LONG
+    const hasFiles = turn.request.files.length + repeatedFiles.length > 0
+    return length > MIN_PROMPT || hasFiles ? '' : OWN_TOO_LONG
   }
 
   get #summary(): string {

@@ -184,11 +184,8 @@ export class Session {
     turn.number = this.number + 1 - this.turns.length + end
     const repeated = turn.prompt ? undefined : this.data.messages[this.turns[end]!.at]
     turn.prompt ||= textOf(repeated as Message)
-    const fileBytes = turn.request.files.map(({ data }) => data.length)
-    this.checkSize(
-      turn.prompt,
-      fileBytes.reduce((sum, size) => sum + size, 0),
-    )
+    const fileBytes = turn.request.files.reduce((sum, { data }) => sum + data.length, 0)
+    this.checkSize(turn.prompt, (fileBytes * 4) / 3) // as base64
     const stage = new Stage(this, turn, this.historyBefore(end))
     if (repeated) stage.repeatedFiles = partsWithoutText(repeated as Message)
     turn.hasBegun = true

@@ -32,7 +32,7 @@ type Command = (conversation: Conversation, signal: AbortSignal) => string | Pro
 
 const COMMANDS: Record<string, [does: string, run?: Command]> = {
   '/new': ['begin a new session', startSession],
-  '/attach': ['attach a file to the next prompt, as in /attach photo.png'],
+  '/attach': ['attach a file to the next prompt; without a path, remove all files', detach],
   '/retry': ['rerun and replace the last turn'],
   '/undo': ['delete the last turn', undo],
   '/history': ['list the messages of the session', listMessages],
@@ -103,7 +103,8 @@ function greet(screen: Screen, app: App): void {
 async function handle(conversation: Conversation, line: string): Promise<void> {
   const { screen, keyboard } = conversation
   const name = line.trim()
-  const path = /^\/attach\s+(.+)$/.exec(name)?.[1]
+  // Terminals quote the path of a file that is dropped on them.
+  const path = /^\/attach\s+(.+)$/.exec(name)?.[1]?.replace(/^(['"])(.*)\1$/, '$2')
   const attachFile: Command = () => attach(conversation, path ?? '')
   const named = Object.hasOwn(COMMANDS, name) ? COMMANDS[name]?.[1] : undefined
   const command = path ? attachFile : named
@@ -180,6 +181,11 @@ async function attach(conversation: Conversation, path: string): Promise<string>
   return `Attached ${file.label} (${size} bytes) to the next prompt.`
 }
 
+function detach(conversation: Conversation): string {
+  conversation.files = []
+  return 'No files are attached to the next prompt.'
+}
+
 function help({ screen }: Conversation): string {
   const lines = Object.entries(COMMANDS).map(([name, [does]]) => `${name.padEnd(10)}${does}`)
   return screen.wrap([...lines, KEYS].join('\n'))
@@ -189,6 +195,7 @@ function startSession(conversation: Conversation): string {
   const previous = conversation.sessionId
   conversation.sessionId = randomUUID()
   conversation.turns = 0
+  conversation.files = []
   return `Started session ${conversation.sessionId} (previous: ${previous}).`
 }
 

@@ -1,12 +1,13 @@
 // Files of a prompt in the format of Strands Agents.
 
-import { DocumentBlock, ImageBlock, TextBlock } from '@strands-agents/sdk'
-import type { ContentBlock, Message, MessageData } from '@strands-agents/sdk'
-import type { ToolResultContent } from '@strands-agents/sdk'
+import { DocumentBlock, ImageBlock, Message, TextBlock } from '@strands-agents/sdk'
+import type { ContentBlock, MessageData, ToolResultContent } from '@strands-agents/sdk'
 
 import { File } from './contract.ts'
 import { FORMATS, type MediaType } from './files.ts'
+import { MAX_DOCUMENTS } from './models/file_types.ts'
 
+const MAX_NAME = 180 // characters; Bedrock accepts 200
 const MEDIA_TYPES = new Map(Object.entries(FORMATS).map(([type, format]) => [format, type]))
 
 type Format = (typeof FORMATS)[MediaType]
@@ -56,26 +57,44 @@ export function filesIn({ content }: Pick<MessageData, 'content'>): File[] {
 }
 
 /**
- * Return blocks in which a note replaces each file that the model does not accept.
+ * Return messages whose files the model accepts.
  *
- * Documents get names that are not in `names`, because Bedrock requires different names.
+ * Texts become text blocks. A note replaces each file of another type, and all documents but the
+ * last MAX_DOCUMENTS. Documents get different names, which Bedrock requires.
  */
-export function sendable(
-  content: Message['content'],
-  accepted: readonly string[],
-  names: Set<string>,
-): ContentBlock[] {
-  return content.map((block) => {
+export function sendable(messages: readonly Message[], accepted: readonly string[]): Message[] {
+  const documents = messages.flatMap(({ content }) => content.filter(isDocument))
+  let excess = documents.length - MAX_DOCUMENTS
+  const names = new Set<string>()
+  const convert = (block: ContentBlock): ContentBlock => {
     if (block.type !== 'imageBlock' && block.type !== 'documentBlock') return block
     const mediaType = mediaTypeOf(block)
     if (mediaType && !accepted.includes(mediaType)) {
       return new TextBlock(`[A file of type ${mediaType}, which this model does not accept]`)
     }
     if (block.type === 'imageBlock') return block
-    let name = block.name
-    for (let number = 2; names.has(name); number++) name = `${block.name} ${number}`
-    names.add(name)
-    const { format, source } = block
-    return new DocumentBlock({ name, format, source: source as never })
+    const { name, format, source } = block
+    if (!isDocument(block)) {
+      const bytes = 'bytes' in source ? source.bytes : new Uint8Array()
+      return new TextBlock(`${name}.${format}:\n${new TextDecoder().decode(bytes)}`)
+    }
+    excess--
+    if (excess >= 0) return new TextBlock(`[The document ${name}, which is no longer sent]`)
+    return new DocumentBlock({ name: newName(name, names), format, source: source as never })
+  }
+  return messages.map((message) => {
+    return new Message({ ...message, content: message.content.map(convert) })
   })
+}
+
+function isDocument(block: ContentBlock): block is DocumentBlock {
+  return block.type === 'documentBlock' && !mediaTypeOf(block).startsWith('text/')
+}
+
+function newName(name: string, names: Set<string>): string {
+  const stem = name.slice(0, MAX_NAME)
+  let result = stem
+  for (let number = 2; names.has(result); number++) result = `${stem} ${number}`
+  names.add(result)
+  return result
 }

@@ -13,6 +13,7 @@ import type { ToolResultContent } from '@strands-agents/sdk'
 import { cutTexts } from './models/context_length.ts'
 import { AgentError, isBlank } from './contract.ts'
 import { abortOf } from './deadline.ts'
+import { OfflineModel } from './echo_model.ts'
 import { sendable } from './file_parts.ts'
 import { log } from './log.ts'
 import { serialize } from './sessions/sessions.ts'
@@ -208,11 +209,8 @@ export function repairAnswers(
   agent.addMiddleware(InvokeModelStage, async function* (context, next) {
     const { model } = context
     const checkedModel = model instanceof CheckedModel ? model : new CheckedModel(model)
-    const names = new Set<string>()
-    const messages = context.messages.map((message) => {
-      const content = sendable(message.content, fileTypes, names)
-      return new Message({ ...message, content })
-    })
+    const isEcho = model instanceof OfflineModel // which reads files itself
+    const messages = isEcho ? context.messages : sendable(context.messages, fileTypes)
     const events = next({ ...context, messages, model: checkedModel })
     const tools = new Set(context.toolSpecs.map(({ name }) => name))
     let marks: Marks = {}

@@ -4,6 +4,7 @@ import type { FilePart, LanguageModelMiddleware } from 'ai'
 
 import { File } from './contract.ts'
 import type { Call } from './echo_model.ts'
+import { MAX_DOCUMENTS } from './models/file_types.ts'
 
 type Prompt = Call['prompt']
 type StoredPart = { type: string; data?: unknown; mediaType?: string; filename?: string }
@@ -31,10 +32,16 @@ export function filesIn({ content }: { content: unknown }): File[] {
 /**
  * Return a prompt in which a note replaces each file that the model does not accept.
  *
- * Documents get different names, which Bedrock requires.
+ * A note also replaces all documents but the last MAX_DOCUMENTS. Documents get different names,
+ * which Bedrock requires.
  */
 export function sendable(prompt: Prompt, accepted: readonly string[]): Prompt {
   const names = new Set<string>()
+  let excess = -MAX_DOCUMENTS
+  mapParts(prompt, (part) => {
+    if (isDocument(part)) excess++
+    return part
+  })
   return mapParts(prompt, (part) => {
     if (part.type !== 'file') return part
     const { filename = 'file', mediaType } = part
@@ -42,8 +49,15 @@ export function sendable(prompt: Prompt, accepted: readonly string[]): Prompt {
       const text = `[A file of type ${mediaType}, which this model does not accept]`
       return { type: 'text', text }
     }
-    return mediaType.startsWith('image/') ? part : { ...part, filename: newName(filename, names) }
+    if (!isDocument(part)) return part
+    excess--
+    if (excess < 0) return { ...part, filename: newName(filename, names) }
+    return { type: 'text', text: `[The document ${filename}, which is no longer sent]` }
   })
+}
+
+function isDocument(part: Part): boolean {
+  return part.type === 'file' && !/^(image|text)\//.test(part.mediaType)
 }
 
 /** Turns text files into text parts, because not every vendor accepts text files. */
@@ -70,12 +84,16 @@ function mapParts(prompt: Prompt, change: (part: Part) => Part): Prompt {
   })
 }
 
-/** Return a file name whose letters, digits and brackets are not in `names`, and add them. */
+/**
+ * Return a new file name with the characters that Bedrock accepts, and add it to `names`.
+ *
+ * The client for Bedrock cuts names at the first dot and at 200 characters.
+ */
 function newName(filename: string, names: Set<string>): string {
   const [, stem = '', extension = ''] = /^(.*?)(\.[^.]*)?$/s.exec(filename) ?? []
-  const keyOf = (name: string) => name.replace(/[^A-Za-z0-9()[\]-]/g, '')
-  let name = stem
-  for (let number = 2; names.has(keyOf(name)); number++) name = `${stem} ${number}`
-  names.add(keyOf(name))
+  const valid = stem.replace(/[^A-Za-z0-9()[\]]+/g, '-').slice(0, 180)
+  let name = valid
+  for (let number = 2; names.has(name); number++) name = `${valid}-${number}`
+  names.add(name)
   return name + extension
 }

@@ -157,7 +157,9 @@ class Shortening:
         """Return a message about the longest part of the request, or "" for the prompt."""
         if _size_of(results) > len(self._stage.turn.prompt):
             return RESULTS_TOO_LONG
-        return "" if len(self._stage.turn.prompt) > MIN_PROMPT else OWN_TOO_LONG
+        has_files = self._stage.turn.request.files or self._stage.repeated_files
+        is_long = len(self._stage.turn.prompt) > MIN_PROMPT or has_files
+        return "" if is_long else OWN_TOO_LONG
 
     def report(self) -> None:
         """Log the shortened parts of the requests."""

@@ -200,7 +200,7 @@ class Session:
             turn.prompt = text_of(repeated)
             stage.repeated_files = _parts_without_text(repeated)
         file_bytes = sum(len(file.data) for file in turn.request.files)
-        self.check_size(len(turn.prompt.encode()) + file_bytes)
+        self.check_size(len(turn.prompt.encode()) + file_bytes * 4 // 3)  # as base64
         turn.has_begun = True
         await stage.limit()
         return stage

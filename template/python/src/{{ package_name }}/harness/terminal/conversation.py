@@ -64,6 +64,7 @@ class Conversation:
                 previous = self.session_id
                 self.session_id = str(uuid4())
                 self.turns = 0
+                self.files = []
                 click.echo(f"Started session {self.session_id} (previous: {previous}).")
             case "/session":
                 click.echo(f"This is session {self.session_id}.")
@@ -81,8 +82,14 @@ class Conversation:
             case "/tools":
                 tools = describe_tools(self._runtime.tools())
                 self._print([f"{name}: {text.strip()}".split("\n")[0] for name, text in tools])
+            case "/attach":
+                self.files = []
+                click.echo("No files are attached to the next prompt.")
             case _ if word.startswith("/attach "):
-                self._attach(word.removeprefix("/attach ").strip())
+                # Terminals quote the path of a file that is dropped on them.
+                self._attach(
+                    re.sub(r"^(['\"])(.*)\1$", r"\2", word.removeprefix("/attach ").strip())
+                )
             case _ if re.match(r"/\w*(\s|$)", word):  # not a path
                 self.failures += 1
                 click.echo("Unknown command. Type /help for a list.")
@@ -92,7 +99,7 @@ class Conversation:
                 self._run_turns(request)
 
     def _attach(self, path: str) -> None:
-        file = read_path(Path(path).expanduser(), self._runtime.settings)
+        file = read_path(Path(path), self._runtime.settings)
         files = [*self.files, file]
         check_files(files, self._runtime.file_types, self._runtime.settings)
         self.files = files

@@ -12,7 +12,7 @@ from ..contract import CONTROL, AgentError, Chunk
 
 HELP = """\
 /new      begin a new session
-/attach   attach a file to the next prompt, as in /attach photo.png
+/attach   attach a file to the next prompt; without a path, remove all files
 /retry    rerun and replace the last turn
 /undo     delete the last turn
 /history  list the messages of the session

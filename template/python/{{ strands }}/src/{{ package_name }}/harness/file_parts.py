@@ -6,8 +6,11 @@ from collections.abc import Collection
 from typing import Any
 
 from .contract import File
-from .files import FORMATS
+from .files import FORMATS, TEXT_TYPES
+from .models.file_types import MAX_DOCUMENTS
 
+MAX_NAME = 180  # characters; Bedrock accepts 200
+TEXT_FORMATS = {FORMATS[media_type] for media_type in TEXT_TYPES}
 MEDIA_TYPES = {name: media_type for media_type, name in FORMATS.items()}
 
 
@@ -44,32 +47,56 @@ def _file_in(block: Any) -> File | None:
 
 
 def sendable(messages: list[Any], accepted: Collection[str]) -> list[Any]:
-    """Return messages in which a note replaces each file that the model does not accept.
+    """Return messages whose files the model accepts.
 
-    Documents get different names, which Bedrock requires.
+    Texts become text blocks. A note replaces each file of another type, and all documents but the
+    last MAX_DOCUMENTS. Documents get different names, which Bedrock requires.
     """
-    names = set[str]()
+    documents = sum(_is_document(block) for message in messages for block in message["content"])
+    sender = _Sender(accepted, documents - MAX_DOCUMENTS)
     return [
-        {**message, "content": [_sendable(block, accepted, names) for block in message["content"]]}
+        {**message, "content": [sender.convert(block) for block in message["content"]]}
         if any("image" in block or "document" in block for block in message["content"])
         else message
         for message in messages
     ]
 
 
-def _sendable(block: Any, accepted: Collection[str], names: set[str]) -> Any:
-    fields = block.get("image") or block.get("document")
-    if not fields:
-        return block
-    media_type = MEDIA_TYPES.get(fields["format"])
-    if media_type is not None and media_type not in accepted:
-        return {"text": f"[A file of type {media_type}, which this model does not accept]"}
-    if "document" not in block:
-        return block
-    name = fields["name"]
-    number = 1
-    while name in names:
-        number += 1
-        name = f"{fields['name']} {number}"
-    names.add(name)
-    return {"document": {**fields, "name": name}}
+def _is_document(block: Any) -> bool:
+    return "document" in block and block["document"]["format"] not in TEXT_FORMATS
+
+
+class _Sender:
+    """Converts the blocks of one request; the first `excess` documents become notes."""
+
+    def __init__(self, accepted: Collection[str], excess: int) -> None:
+        self._accepted = accepted
+        self._excess = excess
+        self._names = set[str]()
+
+    def convert(self, block: Any) -> Any:
+        """Return a block that the model accepts."""
+        fields = block.get("image") or block.get("document")
+        if not fields:
+            return block
+        media_type = MEDIA_TYPES.get(fields["format"])
+        if media_type is not None and media_type not in self._accepted:
+            return {"text": f"[A file of type {media_type}, which this model does not accept]"}
+        if "document" not in block:
+            return block
+        if fields["format"] in TEXT_FORMATS:
+            text = fields["source"]["bytes"].decode(errors="replace")
+            return {"text": f"{fields['name']}.{fields['format']}:\n{text}"}
+        self._excess -= 1
+        if self._excess >= 0:
+            return {"text": f"[The document {fields['name']}, which is no longer sent]"}
+        return {"document": {**fields, "name": self._new_name(fields["name"])}}
+
+    def _new_name(self, name: str) -> str:
+        new = name[:MAX_NAME]
+        number = 1
+        while new in self._names:
+            number += 1
+            new = f"{name[:MAX_NAME]} {number}"
+        self._names.add(new)
+        return new

@@ -20,6 +20,7 @@ from strands.telemetry.tracer import Tracer
 from strands.types.events import ModelStopReason
 
 from .contract import AgentError, is_blank, well_formed, well_formed_value
+from .echo_model import OfflineModel
 from .file_parts import sendable
 from .models.context_length import CuttableResult, Shortening, cut_result, cut_texts
 from .settings import CoreSettings
@@ -136,7 +137,9 @@ class Repairs:
             self._errors = {}
             self._count = 0
             self._has_begun = False
-            sent: Any = sendable(to_send(messages, producer), self._file_types)
+            sent: Any = to_send(messages, producer)
+            if not isinstance(context.model, OfflineModel):  # which reads files itself
+                sent = sendable(sent, self._file_types)
             try:
                 async for event in run(context.replace(model=model, messages=sent)):
                     is_end = isinstance(event, ModelStopReason)

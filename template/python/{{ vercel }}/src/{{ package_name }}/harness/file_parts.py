@@ -9,6 +9,7 @@ import ai
 
 from .contract import File
 from .files import TEXT_TYPES
+from .models.file_types import MAX_DOCUMENTS
 
 Message = ai.messages.Message
 
@@ -39,15 +40,31 @@ def _bytes_of(data: str | bytes) -> bytes:
 
 
 def sendable(messages: Iterable[Message], accepted: Collection[str]) -> list[Message]:
-    """Return messages in which a note replaces each file that the model does not accept."""
+    """Return messages in which a note replaces each file that the model does not accept.
+
+    A note also replaces all documents but the last MAX_DOCUMENTS.
+    """
+    messages = [*messages]
+    excess = sum(map(_is_document, (part for it in messages for part in it.parts))) - MAX_DOCUMENTS
 
     def change(part: Any) -> Any:
-        if part.kind != "file" or part.media_type in accepted:
+        nonlocal excess
+        if part.kind != "file":
             return part
-        note = f"[A file of type {part.media_type}, which this model does not accept]"
-        return ai.messages.TextPart(text=note)
+        if part.media_type not in accepted:
+            note = f"[A file of type {part.media_type}, which this model does not accept]"
+            return ai.messages.TextPart(text=note)
+        excess -= _is_document(part)
+        if excess >= 0 and _is_document(part):
+            note = f"[The document {part.filename}, which is no longer sent]"
+            return ai.messages.TextPart(text=note)
+        return part
 
     return [_map_files(message, change) for message in messages]
+
+
+def _is_document(part: Any) -> bool:
+    return part.kind == "file" and not part.media_type.startswith(("image/", "text/"))
 
 
 def with_texts(messages: Iterable[Message]) -> list[Message]:

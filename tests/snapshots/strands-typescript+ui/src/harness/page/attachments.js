@@ -21,8 +21,12 @@ const IMAGE = /^data:image\/(png|jpeg|gif|webp);base64,/
 /** The types that the file dialog offers. */
 export const ACCEPT = [...TYPES].flatMap(([extension, type]) => [`.${extension}`, type]).join()
 
-/** Read a file; return a part of a message. Throws DOMException for a folder or a lost file. */
-export async function readFile(file) {
+/** Read files; return parts of a message, or null for a folder or a lost file. */
+export function readFiles(files) {
+  return Promise.all(files.map(readFile)).catch(() => null)
+}
+
+async function readFile(file) {
   const extension = file.name.split('.').at(-1).toLowerCase()
   const mediaType = TYPES.get(extension) ?? (file.type || 'application/octet-stream')
   const url = await readUrl(file.slice(0, file.size, mediaType))

@@ -1,6 +1,6 @@
 // The page: the sessions of this browser, and the turns of the selected session.
 
-import { ACCEPT, attachmentItems, fileList, filesIn, readFile, sizeOf } from './attachments.js'
+import { ACCEPT, attachmentItems, fileList, filesIn, readFiles, sizeOf } from './attachments.js'
 import { element } from './markdown.js'
 import { parse, Reply } from './reply.js'
 
@@ -234,7 +234,8 @@ class Conversation {
     this.ready = null
     this.draft = null // the last opened edit
     this.attachments = [] // files of the next prompt
-    this.reading = Promise.resolve() // the end of the reading of files
+    this.reading = Promise.resolve(true) // whether the last files could be read
+    this.pendingReads = 0
     this.sentFiles = [] // files of the last sent prompt
     this.lastTurn = session.turns // the number of the last turn on the page
     this.userMessages = new Map() // the articles of prompts, by turn number
@@ -513,17 +514,20 @@ class Conversation {
     prompt.focus()
   }
 
-  /** Attach files to the next prompt. */
+  /** Attach files to the next prompt; return whether they are attached. */
   async attach(files) {
     const sizes = [...this.attachments.map(sizeOf), ...files.map(({ size }) => size)]
     const total = sizes.reduce((sum, size) => sum + size, 0)
-    if (total > MAX_BYTES) return hint(TOO_LARGE)
-    const parts = await Promise.all(files.map(readFile)).catch(() => null)
-    if (!parts) return hint(UNREADABLE)
+    const parts = total > MAX_BYTES ? null : await readFiles(files)
+    if (!parts) {
+      hint(total > MAX_BYTES ? TOO_LARGE : UNREADABLE)
+      return false
+    }
     this.attachments = [...this.attachments, ...parts]
     showAttachments()
     hint('')
     say(`${files.map(({ name }) => name).join(', ')} attached.`)
+    return true
   }
 
   addPrompt(text, files = []) {
@@ -873,7 +877,12 @@ function removeAttachment(index) {
 function attach(files) {
   const [conversation, list] = [current, Array.from(files)]
   // A second paste waits for the first, because the limit applies to all files.
-  conversation.reading = conversation.reading.then(() => conversation.attach(list))
+  conversation.pendingReads++
+  conversation.reading = conversation.reading.then(async () => {
+    const isAttached = await conversation.attach(list)
+    conversation.pendingReads--
+    return isAttached
+  })
 }
 
 function keepDraft() {
@@ -911,7 +920,9 @@ async function send() {
   const conversation = current
   if (!prompt.value.trim() && conversation.attachments.length > 0) hint(NO_TEXT)
   if (!prompt.value.trim() || !actor.reportValidity()) return
-  await Promise.all([conversation.ready, conversation.reading])
+  const isReading = conversation.pendingReads > 0
+  const [isAttached] = await Promise.all([conversation.reading, conversation.ready])
+  if (isReading && !isAttached) return // the hint says why
   const [text, files] = [prompt.value, conversation.attachments]
   if (conversation !== current || !text.trim()) return
   if (conversation.stop) return hint(RUNNING)

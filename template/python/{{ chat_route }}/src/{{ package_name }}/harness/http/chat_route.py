@@ -258,8 +258,7 @@ async def _read_turn(request: Request, runtime: Runtime) -> tuple[TurnRequest, P
         message = "Send messageId as the id of a message, and seen as a turn number or 0."
         raise AgentError("invalid_request", message)
     parts = last.get("parts")
-    files = [part for part in parts if _is_file(part)] if isinstance(parts, list) else []
-    if not isinstance(parts, list) or not all(_is_text(it) or it in files for it in parts):
+    if not isinstance(parts, list) or not all(_is_text(it) or _is_file(it) for it in parts):
         raise AgentError("invalid_request", "The parts of a message must be text or files.")
     text = "".join(part["text"] for part in parts if _is_text(part))
     prompt = contract.check_prompt(text, runtime.settings.max_prompt_chars)
@@ -281,7 +280,7 @@ async def _read_turn(request: Request, runtime: Runtime) -> tuple[TurnRequest, P
         actor=actor,
         key=None if replaced_id else id,
         headers=request.headers,
-        files=_read_files(files, runtime.settings),
+        files=_read_files([*filter(_is_file, parts)], runtime.settings),
         id=id,
         replaced_id=replaced_id,
         previous_turn=previous_turn,

@@ -216,7 +216,7 @@ function translate(message: Message): ChatCompletionMessageParam[] {
   return [{ role, content: calls.length > 0 ? text || null : text, ...called }]
 }
 
-/** Convert a file of a prompt: a text file becomes text. */
+/** Convert an image or a PDF of a prompt. */
 function fileOf(block: ContentBlock): ChatCompletionContentPart[] {
   if (block.type !== 'imageBlock' && block.type !== 'documentBlock') return []
   if (!('bytes' in block.source)) return []
@@ -226,9 +226,6 @@ function fileOf(block: ContentBlock): ChatCompletionContentPart[] {
     return [{ type: 'image_url', image_url: { url: `data:image/${block.format}${url}` } }]
   }
   const filename = `${block.name}.${block.format}`
-  if (block.format !== 'pdf') {
-    return [{ type: 'text', text: `${filename}:\n${new TextDecoder().decode(bytes)}` }]
-  }
   return [{ type: 'file', file: { filename, file_data: `data:application/pdf${url}` } }]
 }
 

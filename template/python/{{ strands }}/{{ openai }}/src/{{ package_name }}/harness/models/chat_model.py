@@ -1,6 +1,7 @@
 """OpenAI's client as a model of Strands."""
 
 import json
+import mimetypes
 import os
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
@@ -15,7 +16,6 @@ from strands.types.content import Messages
 from strands.types.streaming import StreamEvent
 
 from ..contract import AgentError
-from ..files import FORMATS, TEXT_TYPES
 from ..settings import CoreSettings
 from .chat_stream import event_hooks, visible_reasoning, with_raw_messages
 
@@ -23,7 +23,7 @@ REASONS = {"stop", "tool_calls", "length", "content_filter"}
 # The fields in which servers send reasoning. Some require it back with the tool calls.
 TEXTS = ("reasoning_content", "reasoning")
 LISTS = ("reasoning_details",)
-TEXT_FORMATS = {FORMATS[media_type] for media_type in TEXT_TYPES}
+mimetypes.add_type("image/webp", ".webp")  # for the base class; Python 3.12 does not know it
 
 # Signals the start of reasoning or of a tool call. Unsigned reasoning is not stored.
 START_MARK = " "
@@ -124,14 +124,11 @@ class ChatModel(OpenAIModel):
 
 
 def _with_file_name(block: Any) -> Any:
-    """Return a block in which a text file is text, and another document has a file name."""
+    """Return a block in which a document has a file name."""
     document = block.get("document")
     if not document:
         return block
-    name = f"{document['name']}.{document['format']}"
-    if document["format"] in TEXT_FORMATS:
-        return {"text": f"{name}:\n{document['source']['bytes'].decode(errors='replace')}"}
-    return {"document": {**document, "name": name}}
+    return {"document": {**document, "name": f"{document['name']}.{document['format']}"}}
 
 
 class Reasoning:

@@ -29,6 +29,9 @@ REASONS = {
 }
 
 
+MAX_NAME = 180  # characters; Bedrock accepts 200
+
+
 class BedrockProvider(ai.Provider[Any]):
     """Sends text, tools and reasoning over a boto3 client for `bedrock-runtime`."""
 
@@ -132,21 +135,29 @@ def _block(part: Any) -> dict[str, Any] | None:
 
 
 def _content_of(value: Any) -> list[dict[str, Any]]:
-    """Return the content of a tool's result."""
-    if isinstance(value, messages.ContentOutput) and value.value:
-        return [_file(it) if it.kind == "file" else {"text": it.text} for it in value.value]
-    text = value if isinstance(value, str) else json.dumps(value, default=str)
-    return [{"text": text or "(nothing)"}]
+    """Return the content of a tool's result; files of other types become JSON."""
+    if not isinstance(value, messages.ContentOutput) or not value.value:
+        text = value if isinstance(value, str) else json.dumps(value, default=str)
+        return [{"text": text or "(nothing)"}]
+    return [
+        (_file(part) if part.kind == "file" else None)
+        or {"text": getattr(part, "text", "") or part.model_dump_json()}
+        for part in value.value
+    ]
 
 
-def _file(part: ai.messages.FilePart) -> dict[str, Any]:
+def _file(part: ai.messages.FilePart) -> dict[str, Any] | None:
     """Return the block of a file. Bedrock requires different names of documents."""
-    format = FORMATS.get(part.media_type, "txt")
-    data = b64decode(part.data) if isinstance(part.data, str) else part.data
-    fields = {"format": format, "source": {"bytes": data}}
+    try:
+        data = b64decode(part.data, validate=True) if isinstance(part.data, str) else part.data
+    except ValueError:  # a URL of a tool
+        return None
+    if part.media_type not in FORMATS:
+        return None
+    fields = {"format": FORMATS[part.media_type], "source": {"bytes": data}}
     if part.media_type.startswith("image/"):
         return {"image": fields}
-    name = re.sub(r"[^A-Za-z0-9()\[\]-]+", "-", part.filename or "file")
+    name = re.sub(r"[^A-Za-z0-9()\[\]-]+", "-", part.filename or "file")[:MAX_NAME]
     return {"document": {"name": f"{name} {part.id[-8:]}", **fields}}
 
 
