@@ -166,9 +166,7 @@ def test_names_and_types_that_are_not_unicode_are_refused_in_a_sentence(chat: Ch
         assert "\n" not in message
 
 
-def test_documents_of_one_name_have_different_names(
-    chat: Chat, target: targets.Target
-) -> None:
+def test_documents_of_one_name_have_different_names(chat: Chat, target: targets.Target) -> None:
     names = ["invoice.2024-01.pdf", "invoice.2024-02.pdf", "x" * 250 + ".pdf", "é.pdf"]
     for number, name in enumerate([*names, names[0]], 1):
         assert say(chat, f"Number {number}.", (name, "application/pdf", PDF)).turn == number

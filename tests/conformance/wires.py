@@ -1,7 +1,8 @@
 """What a provider speaks. A wire reads a request into a neutral history and writes parts as bytes.
 
 A neutral history is a flat list: ("user", text), ("assistant", text), ("call", name, arguments),
-("result", text), ("file", media type, bytes). Scripts and tests never see a wire, so a new one is one more class in `WIRES`.
+("result", text), ("file", media type, bytes). Scripts and tests never see a wire, so a new one is
+one more class in `WIRES`.
 """
 
 import json

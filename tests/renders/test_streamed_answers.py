@@ -133,7 +133,8 @@ try {
     result = streamText({ ...options, model })
     await result.consumeStream()
   } else {
-    result = await generateText({ ...options, model: streaming(model, stop.signal, use, prompts) })
+    const reading = streaming(model, stop.signal, use, prompts, { fileTypes: [] })
+    result = await generateText({ ...options, model: reading })
   }
 } catch ({ type, detail }) {
   console.log(JSON.stringify({ type, detail, runs, calls }))
@@ -251,7 +252,8 @@ const use = async (part) => {
   setTimeout(() => stop.abort())
   return part
 }
-const model = streaming({ ...named, doStream: async () => ({ stream }) }, stop.signal, use, prompts)
+const reading = { ...named, doStream: async () => ({ stream }) }
+const model = streaming(reading, stop.signal, use, prompts, { fileTypes: [] })
 const ended = await generateText({ model, prompt: 'Hello.' }).catch(({ type }) => type)
 console.log(ended, isCancelled)
 """

@@ -153,6 +153,7 @@ def test_an_image_of_a_tool_is_a_part_of_the_reply(
         assert parts[1]["mediaType"] == "image/gif"
         assert parts[1]["url"] == "data:image/gif;base64,R0lGODlh/wA="
 
+
 @EACH
 def test_an_error_part_leaves_nothing_and_the_same_message_can_be_sent_again(
     page: Page,

@@ -159,7 +159,7 @@ export interface TurnFields {
   readonly output?: ZodType | undefined
 }
 
-/** A file of a prompt or of a tool's result. In a prompt, its type must fit its content. */
+/** A file in a prompt or in a tool's result. In a prompt, its type must fit its content. */
 export class File {
   readonly mediaType: string
   readonly data: Uint8Array

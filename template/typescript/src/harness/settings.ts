@@ -221,7 +221,7 @@ export function isPlainHttp(url: string): boolean {
   return PLAIN_HTTP.test(url)
 }
 
-/** Return a URL, or a list of URLs, without users, passwords and queries. */
+/** Return a URL, or a list of URLs, without user names, passwords and queries. */
 export function withoutPassword(url: string): string {
   return url.replace(/(?<![^,\s])((?:\w[\w+.-]*:\/\/)?)[^,\s]*@/g, '$1').replace(/\?[^,\s]*/g, '')
 }

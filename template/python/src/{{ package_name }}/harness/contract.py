@@ -158,7 +158,7 @@ class Change:
 
 @dataclass(frozen=True)
 class File:
-    """A file of a prompt or of a tool's result. In a prompt, its type must fit its content.
+    """A file in a prompt or in a tool's result. In a prompt, its type must fit its content.
 
     `media_type` is a key of `files.FORMATS`; `name` loses its folders and control characters.
     """

@@ -158,7 +158,7 @@ def is_plain_http(url: str) -> bool:
 
 
 def without_password(url: str) -> str:
-    """Return a URL, or a list of URLs, without users, passwords and queries."""
+    """Return a URL, or a list of URLs, without user names, passwords and queries."""
     without_user = re.sub(r"(?<![^,\s])((?:\w[\w+.-]*://)?)[^,\s]*@", r"\1", url)
     return re.sub(r"\?[^,\s]*", "", without_user)
 

@@ -21,7 +21,7 @@ type ServedRuntime = Runtime & { readonly capabilities: readonly Capability[] }
 /** Answers a request, or throws AgentError. */
 type Answer = (request: IncomingMessage, response: ServerResponse) => void | Promise<void>
 
-const KEEP_ALIVE = ': keep-alive\n\n' // a comment of SSE; proxies close idle connections
+const KEEP_ALIVE = ': keep-alive\n\n' // an SSE comment, sent because proxies close idle connections
 
 /** The headers of each stream. X-Accel-Buffering stops nginx from buffering the reply. */
 export const STREAM_HEADERS = {

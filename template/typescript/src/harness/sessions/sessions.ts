@@ -111,7 +111,7 @@ export interface SessionHooks {
   /**
    * Return replacements for dropped messages; the history begins with them.
    *
-   * `at` is the index in `dropped` of the first message of a turn; messages before it are
+   * `at` is the index in `dropped` of the first message that belongs to a turn; those before it are
    * replacements from a previous call. `turns` is the number of the last dropped turn.
    */
   replaceDropped?(
@@ -358,8 +358,8 @@ export class Stage {
   /**
    * Return where to cut if not even the last turn fits.
    *
-   * A summary replaces all turns; without summaries, the last turn stays. If there is only
-   * one turn, it stays: otherwise each large turn would need a summary.
+   * A summary replaces all turns; without summaries, the last turn stays. Keep the only
+   * turn: without it, each large turn would need a summary.
    */
   #lastCut(): number {
     const canReplace = this.session.sessions.hooks.some(({ replaceDropped }) => replaceDropped)
@@ -368,7 +368,7 @@ export class Stage {
     return this.turns.at(-1)?.at ?? 0
   }
 
-  /** Drop the messages before the index `end`, a turn's start or the end of the history. */
+  /** Drop the messages before the index `end`: a turn begins there, or the history ends. */
   async #shorten(end: number): Promise<void> {
     const { turn, session } = this
     const dropped = this.data.messages.slice(0, end)

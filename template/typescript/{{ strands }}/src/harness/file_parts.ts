@@ -44,7 +44,7 @@ export function filesOf(content: readonly ToolResultContent[]): File[] {
   })
 }
 
-/** Return the files of a stored message. */
+/** Return the files of a stored message. @public */
 export function filesIn({ content }: Pick<MessageData, 'content'>): File[] {
   return (content as { image?: StoredFile; document?: StoredFile }[]).flatMap((block) => {
     const stored = block.image ?? block.document

@@ -117,7 +117,7 @@ def wants_events(request: Request) -> bool:
 async def read_call(request: Request, runtime: Runtime) -> TurnRequest | Change:
     """Read and validate a POST /invocations. Raises AgentError for the first failed check.
 
-    Sets `request.state.session_id`, which every response sends in a header, even an error.
+    Sets `request.state.session_id`: every response, even an error, sends it in a header.
     """
     sent_id = read_header(request, contract.SESSION_HEADER)
     is_new = sent_id is None
@@ -178,7 +178,7 @@ def bounded(request: Request, max_bytes: int) -> Request:
 
 
 class _JSONRequest(Request):
-    """A request whose `json` raises `invalid_json`."""
+    """A request whose `json` raises `invalid_json` for a body that is not JSON."""
 
     async def json(self) -> Any:
         try:

@@ -52,7 +52,7 @@ HTTP_TYPES = {
     413: "payload_too_large",
     429: "rate_limited",
 }
-KEEP_ALIVE = ": keep-alive\n\n"  # a comment of SSE; proxies close idle connections
+KEEP_ALIVE = ": keep-alive\n\n"  # an SSE comment, sent because proxies close idle connections
 
 
 class Events:

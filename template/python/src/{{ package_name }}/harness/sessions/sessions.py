@@ -135,8 +135,9 @@ class SessionHooks:
     ) -> list[Message] | None:
         """Return replacements for dropped messages; the history begins with them.
 
-        `at` is the index in `dropped` of the first message of a turn; messages before it are
-        replacements from a previous call. `last` is the number of the last dropped turn.
+        `at` is the index in `dropped` of the first message that belongs to a turn; the messages
+        before it are replacements from a previous call. `last` is the number of the last dropped
+        turn.
         """
 
     def session_ended(self, session_id: str) -> None:
@@ -199,8 +200,8 @@ class Session:
             repeated = self.data["messages"][self.turns[end]["at"]]
             turn.prompt = text_of(repeated)
             stage.repeated_files = _parts_without_text(repeated)
-        file_bytes = sum(len(file.data) for file in turn.request.files)
-        self.check_size(len(turn.prompt.encode()) + file_bytes * 4 // 3)  # as base64
+        file_bytes = sum(len(file.data) for file in turn.request.files) * 4 // 3  # in base64
+        self.check_size(len(turn.prompt.encode()) + file_bytes)
         turn.has_begun = True
         await stage.limit()
         return stage
@@ -378,14 +379,14 @@ class Stage(Excerpt):
         if first or first_chars:
             starts = [turn["at"] for turn in self.turns] or [0]
             end = starts[-1]
-            # If there is only one turn, it stays: otherwise each large turn would need a summary.
+            # Keep the only turn: without it, each large turn would need a summary.
             if self.session.sessions.replaces_dropped and len(starts) > 1:
                 end = self.at
             cuts = (at for at in starts if at >= first and char_counts[at] >= first_chars)
             await self.shorten(next(cuts, end))
 
     async def shorten(self, end: int) -> None:
-        """Drop the messages before the index `end`, a turn's start or the end of the history."""
+        """Drop the messages before the index `end`: a turn begins there, or the history ends."""
         dropped = self.history[:end]
         at = self.turns[0]["at"] if self.turns else self.at
         self.turns = _move(self.turns, end, 0)

@@ -84,7 +84,7 @@ class _Sender:
             return {"text": f"[A file of type {media_type}, which this model does not accept]"}
         if "document" not in block:
             return block
-        if fields["format"] in TEXT_FORMATS:
+        if fields["format"] in TEXT_FORMATS and "bytes" in fields["source"]:
             text = fields["source"]["bytes"].decode(errors="replace")
             return {"text": f"{fields['name']}.{fields['format']}:\n{text}"}
         self._excess -= 1

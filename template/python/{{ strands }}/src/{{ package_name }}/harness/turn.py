@@ -85,7 +85,7 @@ async def answer_turn(
         new_messages = merge(_without_format_request(new_messages))
     agent.messages[stage.at :] = new_messages
     check_messages(new_messages, waits=bool(turn.waiting))
-    # Store no system prompt: each turn uses the current SYSTEM_PROMPT.
+    # The preset omits the system prompt: each turn uses the current SYSTEM_PROMPT.
     snapshot = agent.take_snapshot(preset="session", exclude=["messages"]).to_dict()
     snapshot["data"]["messages"] = agent.messages  # avoids the SDK's copies
     return snapshot, new_messages
