@@ -17,6 +17,6 @@ assert not hasattr(Tracer, "_add_event_messages")
 
 def test_strands_python_works_without_the_patched_method_of_the_tracer() -> None:
     project = installed("strands-python")
-    command = [project / ".venv" / "bin" / "python", "-c", PYTHON]
+    command = [str(project / ".venv" / "bin" / "python"), "-c", PYTHON]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -27,7 +27,7 @@ export type MediaType = keyof typeof FORMATS
 
 const ALL_TYPES = Object.keys(FORMATS) as MediaType[]
 
-/** The types that all vendors accept. */
+/** The types that all vendors accept. @public */
 export const COMMON_TYPES: readonly string[] = ALL_TYPES.filter((type) => type !== DOCX)
 
 // Anthropic and Bedrock reject images with a longer side.
