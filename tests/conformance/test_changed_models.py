@@ -5,7 +5,8 @@ Nothing that only one model takes goes to another: reasoning, signatures, ids, n
 
 import json
 import uuid
-from collections.abc import Iterator
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from tests.conformance.targets import TARGETS, Target
 from tests.conformance.test_replayed import api_of, with_recorder
 from tests.stores.agents import Home, with_store
 from tests.stores.stores import Backing
+from tests.support.files import DOCX, DOCX_TYPE, PDF, Sample, png, sent
 
 pytestmark = [pytest.mark.slow, pytest.mark.about("turns")]
 
@@ -123,10 +125,10 @@ class Conversation:
         self.vendors, self.session, self.nonce = vendors, session, nonce
         self.faults: list[str] = []
 
-    def say(self, api: str, kind: str, name: str = "") -> Reply:
+    def say(self, api: str, kind: str, name: str = "", *, files: Sequence[Sample] = ()) -> Reply:
         """Say something to the server of a vendor, and note why the vendor refuses it."""
         before = len(self.vendors.replay.of(self.nonce))
-        prompt = {"prompt": f"{kind}:{name}:{self.nonce}"}
+        prompt = {"prompt": f"{kind}:{name}:{self.nonce}", "files": [sent(*it) for it in files]}
         reply = self.vendors.servers[api].post(prompt, {SESSION: self.session, **JSON})
         requests = self.vendors.replay.of(self.nonce)[before:]
         reasons = [reason for request in requests for reason in request.reasons]
@@ -153,6 +155,21 @@ def test_each_vendor_continues_a_session_of_another(vendors: Vendors, all_pairs:
                 faults += [f"{writer}, {name}: {fault}" for fault in conversation.faults]
     if faults:
         pytest.fail("\n".join(dict.fromkeys(faults)), pytrace=False)
+
+
+def test_each_vendor_continues_a_session_with_files(vendors: Vendors) -> None:
+    word = ("report.docx", DOCX_TYPE, DOCX)
+    known = [("photo.png", "image/png", png()), ("report.pdf", "application/pdf", PDF)]
+    for reader in vendors.servers:
+        nonce = uuid.uuid4().hex
+        conversation = Conversation(vendors, f"files-{nonce}", nonce)
+        conversation.say("bedrock", "HELLO", files=[word, *known])
+        conversation.say(reader, "NEXT")
+        request = repr(vendors.replay.of(nonce)[-1].body)
+        assert conversation.faults == []
+        # A note stands for what only Bedrock accepts.
+        assert ("which this model does not accept" in request) == (reader != "bedrock")
+        assert b64encode(PDF).decode() in request
 
 
 def test_each_vendor_continues_an_older_session(vendors: Vendors, target: Target) -> None:

@@ -32,6 +32,7 @@ Message = ai.messages.Message
 CallPart = ai.messages.ToolCallPart
 ResultPart = ai.messages.ToolResultPart
 
+SURROGATE = re.compile(r"\\ud[89a-f]", re.IGNORECASE)  # an escape in JSON
 METADATA_KEY = "app"  # this module's key in `provider_metadata`
 
 
@@ -158,9 +159,9 @@ def _without_reasoning(message: Message, model: str) -> Message:
 
 
 def mend_stored(messages: Iterable[Message]) -> list[Message]:
-    """Return stored messages with ids and names that every provider accepts.
+    """Return stored messages with ids, names and arguments that every provider accepts.
 
-    Older versions stored ids and names without repairs.
+    Older versions stored them without repairs.
     """
     return [_mend_message(message) for message in messages]
 
@@ -174,6 +175,8 @@ def _mend_message(message: Message) -> Message:
             if not re.fullmatch(CALL_ID, id):
                 id = hashlib.sha256(id.encode(errors="replace")).hexdigest()[:9]
             part = part.model_copy(update={"tool_call_id": id, "tool_name": valid_call_name(name)})
+            if isinstance(part, CallPart) and SURROGATE.search(part.tool_args):
+                _repair_arguments(part)
         parts.append(part)
     return message.model_copy(update={"parts": parts})
 
