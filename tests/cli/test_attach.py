@@ -67,7 +67,7 @@ def test_a_file_that_cannot_be_sent_is_an_error(chat: Chat, tmp_path: Path) -> N
     for name, message in (
         ("data.bin", "data.bin has the type application/octet-stream"),
         ("big.txt", "big.txt is larger than 4500000 bytes"),
-        ("none.png", "Cannot read "),
+        ("none.png", f"Cannot read {tmp_path}/none.png: There is no such file."),
         (".", "Cannot read "),
     ):
         done = chat("--file", tmp_path / name, "Look.")

@@ -13,7 +13,7 @@ DOCX_TYPE = "application/vnd.openxmlformats-officedocument.wordprocessingml.docu
 def png(width: int = 2, height: int = 2) -> bytes:
     """A PNG of this size; its pixels are missing if it is large."""
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    pixels = zlib.compress(bytes((1 + 3 * width) * height if width * height < 100 else 1))
+    pixels = zlib.compress(bytes((1 + 3 * width) * height if width * height < 10_000 else 1))
     chunks = [(b"IHDR", header), (b"IDAT", pixels), (b"IEND", b"")]
     return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(*chunk) for chunk in chunks)
 

@@ -2,8 +2,6 @@
 
 import json
 import re
-import struct
-import zlib
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,30 +14,17 @@ from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet, Server
 from tests.conformance.steps import Refuse
 from tests.installed import packages
+from tests.support.files import png
 from tests.ui.chat_page import unique
 from tests.ui.test_page import pytest_generate_tests  # noqa: F401 (what pytest looks for)
 from tests.ui.visitor import Visitor
-
-
-def png(width: int = 40, height: int = 30) -> bytes:
-    rows = (b"\0" + b"\x40\x59\xc9" * width) * height
-    chunks = {
-        b"IHDR": struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0),
-        b"IDAT": zlib.compress(rows),
-        b"IEND": b"",
-    }
-    parts = [
-        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-        for name, data in chunks.items()
-    ]
-    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
 
 
 def file(name: str, type: str, content: bytes) -> FilePayload:
     return {"name": name, "mimeType": type, "buffer": content}
 
 
-PHOTO = file("photo.png", "image/png", png())
+PHOTO = file("photo.png", "image/png", png(40, 30))
 NOTES = file("notes.md", "", b"# Notes\n")  # browsers do not know the type
 TABLE = file("table.csv", "application/vnd.ms-excel", b"a,b\n1,2\n")
 FAKE = file("fake.png", "image/png", b"no image")

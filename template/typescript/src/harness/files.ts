@@ -150,22 +150,22 @@ function tooLarge(label: string, { maxFileBytes }: Limits): AgentError {
 export async function readPath(path: string, limits: Limits): Promise<File> {
   const name = basename(path)
   try {
-    const { size, isFile } = await kindOf(path)
-    if (!isFile) throw new AgentError('invalid_request', `Cannot read ${path}: It is not a file.`)
-    if (size > limits.maxFileBytes) throw tooLarge(name, limits)
+    const found = await stat(path)
+    if (!found.isFile()) throw unreadable(path, 'It is not a file')
+    if (found.size > limits.maxFileBytes) throw tooLarge(name, limits)
     const data = await readFileBytes(path)
-    const found = typeOf(data) || 'application/octet-stream'
+    const kind = typeOf(data) || 'application/octet-stream'
     const type = TEXT_EXTENSIONS.get(extname(path).toLowerCase())
-    return new File(found === 'text/plain' && type ? type : found, data, name)
+    return new File(kind === 'text/plain' && type ? type : kind, data, name)
   } catch (error) {
     if (error instanceof AgentError) throw error
-    throw new AgentError('invalid_request', `Cannot read ${path}: ${Object(error).code}.`)
+    const { code } = Object(error) as { code?: string }
+    throw unreadable(path, code === 'ENOENT' ? 'There is no such file' : (code ?? 'It is invalid'))
   }
 }
 
-async function kindOf(path: string): Promise<{ size: number; isFile: boolean }> {
-  const found = await stat(path)
-  return { size: found.size, isFile: found.isFile() }
+function unreadable(path: string, reason: string): AgentError {
+  return new AgentError('invalid_request', `Cannot read ${path}: ${reason}.`)
 }
 
 /** Return the media type of the content, or ''. The type of any text is text/plain. */

@@ -160,7 +160,7 @@ class Change:
 class File:
     """A file in a prompt or in a tool's result. In a prompt, its type must fit its content.
 
-    `media_type` is a key of `files.FORMATS`; `name` loses its folders and control characters.
+    `name` loses its folders and control characters; it may be empty.
     """
 
     media_type: str

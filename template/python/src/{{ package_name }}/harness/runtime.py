@@ -267,10 +267,11 @@ async def take_turn(runtime: Runtime, turn: Turn) -> TurnResult:
             return stage
         try:
             async with time_limit(runtime.settings.turn_timeout_seconds) as limit:
-                stage.file_types = runtime.file_types
                 options = runtime.prepare(turn)
                 agent = runtime.modules.agent
-                snapshot, new_messages = await answer_turn(stage, agent, options, runtime.settings)
+                snapshot, new_messages = await answer_turn(
+                    stage, agent, options, runtime.settings, runtime.file_types
+                )
         except TimeoutError:
             if not limit.expired():
                 raise

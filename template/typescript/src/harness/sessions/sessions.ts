@@ -358,8 +358,8 @@ export class Stage {
   /**
    * Return where to cut if not even the last turn fits.
    *
-   * A summary replaces all turns; without summaries, the last turn stays. Keep the only
-   * turn: without it, each large turn would need a summary.
+   * A summary replaces all turns; without summaries, the last turn stays. Keep the only turn:
+   * without it, each large turn would need a summary.
    */
   #lastCut(): number {
     const canReplace = this.session.sessions.hooks.some(({ replaceDropped }) => replaceDropped)

@@ -83,8 +83,13 @@ export function sendable(messages: readonly Message[], accepted: readonly string
     return new DocumentBlock({ name: newName(name, names), format, source: source as never })
   }
   return messages.map((message) => {
+    if (!message.content.some(isFile)) return message
     return new Message({ ...message, content: message.content.map(convert) })
   })
+}
+
+function isFile({ type }: ContentBlock): boolean {
+  return type === 'imageBlock' || type === 'documentBlock'
 }
 
 function isDocument(block: ContentBlock): block is DocumentBlock {

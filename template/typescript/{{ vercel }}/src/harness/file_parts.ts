@@ -37,11 +37,8 @@ export function filesIn({ content }: { content: unknown }): File[] {
  */
 export function sendable(prompt: Prompt, accepted: readonly string[]): Prompt {
   const names = new Set<string>()
-  let excess = -MAX_DOCUMENTS
-  mapParts(prompt, (part) => {
-    if (isDocument(part)) excess++
-    return part
-  })
+  const parts = prompt.flatMap((message) => (message.role === 'user' ? message.content : []))
+  let excess = parts.filter(isDocument).length - MAX_DOCUMENTS
   return mapParts(prompt, (part) => {
     if (part.type !== 'file') return part
     const { filename = 'file', mediaType } = part

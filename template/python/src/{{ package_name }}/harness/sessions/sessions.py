@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -350,10 +350,8 @@ class Stage(Excerpt):
         self.resumed_other: Data | None = None
         self.answers: Any = None
         self.has_final_result = False  # the reply is the result of a tool
-        self.file_types: Collection[str] = ()  # the media types that the model accepts
-        self.repeated_files: list[
-            Any
-        ] = []  # of a prompt that runs again, in the framework's format
+        # The files of a prompt that runs again, in the framework's format.
+        self.repeated_files: list[Any] = []
 
     @property
     def at(self) -> int:

@@ -63,17 +63,22 @@ IN_TOOL = ContextVar("IN_TOOL", default=False)
 
 
 async def answer_turn(
-    stage: Stage, module: AgentModule, options: dict[str, Any], settings: CoreSettings
+    stage: Stage,
+    module: AgentModule,
+    options: dict[str, Any],
+    settings: CoreSettings,
+    file_types: Collection[str],
 ) -> tuple[Snapshot, list[Message]]:
     """Run the agent; return the new snapshot and the messages of the turn.
 
-    Raises AgentError unless the agent finished or waits for approvals.
+    `file_types` are the media types that the model accepts. Raises AgentError unless the agent finished or waits for approvals.
     """
     turn = stage.turn
     IN_TOOL.set(False)  # a tool may have spawned this turn
     refuse_options(options, UNSUPPORTED_OPTIONS)
     shortening = Shortening(stage)
-    agent = _make_agent(stage, module, options, settings, shortening)
+    agent = _make_agent(stage, module, options, settings)
+    Repairs(agent, settings, shortening, file_types)
     try:
         await _stream(agent, stage, settings)
     finally:
@@ -96,7 +101,6 @@ def _make_agent(
     module: AgentModule,
     options: dict[str, Any],
     settings: CoreSettings,
-    shortening: Shortening,
 ) -> Agent:
     """Return a new agent with a copy of the session."""
     agent = Agent(
@@ -112,7 +116,6 @@ def _make_agent(
     agent.hooks.add_callback(AfterToolsEvent, end_turn, order=HookOrder.SDK_LAST)
     running = asyncio.Semaphore(settings.max_tools_at_once)
     agent.add_middleware(ExecuteToolStage, partial(_contain, running))
-    Repairs(agent, settings, shortening, stage.file_types)
     data = stage.data
     decode(data)
     # Avoid the SDK's copy of each message.

@@ -50,15 +50,19 @@ DELTAS = (ai.events.TextDelta, ai.events.ReasoningDelta, ai.events.ToolDelta)
 
 
 async def answer_turn(
-    stage: Stage, module: AgentModule, options: dict[str, Any], settings: CoreSettings
+    stage: Stage,
+    module: AgentModule,
+    options: dict[str, Any],
+    settings: CoreSettings,
+    file_types: Collection[str],
 ) -> tuple[Snapshot, list[Message]]:
     """Run the agent; return the new snapshot and the messages of the turn.
 
-    Raises AgentError unless the agent finished or waits for approvals.
+    `file_types` are the media types that the model accepts. Raises AgentError unless the agent finished or waits for approvals.
     """
     shortening = Shortening(stage)
     try:
-        messages = await _stream(stage, module, options, settings, shortening)
+        messages = await _stream(stage, module, options, settings, shortening, file_types)
     finally:
         shortening.report()
     check_messages(messages, stage.at, waits=bool(stage.turn.waiting))
@@ -82,6 +86,7 @@ async def _stream(
     options: dict[str, Any],
     settings: CoreSettings,
     shortening: Shortening,
+    file_types: Collection[str],
 ) -> list[Message]:
     """Run the agent and return the messages of the session."""
     turn = stage.turn
@@ -106,6 +111,7 @@ async def _stream(
     agent.turn = turn
     agent.running = asyncio.Semaphore(settings.max_tools_at_once)
     agent.shortening = shortening
+    agent.file_types = file_types
     agent.final_tools = [] if output else getattr(module, "FINAL_TOOLS", [])
     try:
         async with agent.run(model, messages, output_type=output) as run:
@@ -154,6 +160,7 @@ class TurnAgent(ai.Agent):
     turn: Turn
     running: asyncio.Semaphore  # limits concurrent tools
     shortening: Shortening
+    file_types: Collection[str]
     final_tools: Collection[str]
 
     async def loop(self, context: ai.Context) -> AsyncGenerator[ai.events.AgentEvent]:
@@ -164,7 +171,7 @@ class TurnAgent(ai.Agent):
             while answer is None:
                 has_begun = False
                 try:
-                    messages = sendable(context.messages, self.stage.file_types)
+                    messages = sendable(context.messages, self.file_types)
                     sent = context.model_copy(update={"messages": messages})
                     async with ai.stream(context=sent) as stream:
                         async for event in stream:
