@@ -58,7 +58,8 @@ async def answer_turn(
 ) -> tuple[Snapshot, list[Message]]:
     """Run the agent; return the new snapshot and the messages of the turn.
 
-    `file_types` are the media types that the model accepts. Raises AgentError unless the agent finished or waits for approvals.
+    `file_types` are the media types that the model accepts. Raises AgentError unless the agent
+    finished or waits for approvals.
     """
     shortening = Shortening(stage)
     try:
