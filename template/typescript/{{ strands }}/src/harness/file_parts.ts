@@ -28,7 +28,7 @@ export function toParts(files: readonly File[]): ContentBlock[] {
   })
 }
 
-/** Return the media type of a file; '' if this template cannot have sent it. */
+/** Return the media type of a file; '' for a format that is not in FORMATS. */
 export function mediaTypeOf({ format }: ImageBlock | DocumentBlock): string {
   return MEDIA_TYPES.get(format as Format) ?? ''
 }
