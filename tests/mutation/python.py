@@ -230,7 +230,7 @@ FAULTS = [
         '(PREFIX + "User-Id",)',
     ),
     Fault("NaN is JSON", REQUESTS, "parse_constant=int, ", ""),
-    Fault("65 levels are not too deep", REQUESTS, "default=0) > 64:", "default=0) > 65:"),
+    Fault("65 levels are not too deep", REQUESTS, "MAX_LEVELS = 64 ", "MAX_LEVELS = 65 "),
     Fault(
         "text that is not UTF-8 is mended",
         REQUESTS,
