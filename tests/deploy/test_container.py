@@ -192,6 +192,7 @@ def test_the_valkey_of_compose_restarts_with_its_data() -> None:
         for _ in range(2):
             with process(command, folder):
                 wait_for("its socket", lambda: (data / "s").exists())
+                wait_for("its log of writes", lambda: (data / "appendonlydir").exists())
             (data / "s").unlink()
         assert (data / "appendonlydir").stat().st_mode & 0o077 == 0, "as umask says"
 
