@@ -9,6 +9,7 @@ from .contract import File
 from .files import FORMATS, TEXT_TYPES
 from .models.file_types import MAX_DOCUMENTS
 
+LOST = "[A file that the session store has lost]"
 MAX_NAME = 180  # characters; Bedrock accepts 200
 TEXT_FORMATS = {FORMATS[media_type] for media_type in TEXT_TYPES}
 MEDIA_TYPES = {name: media_type for media_type, name in FORMATS.items()}
@@ -82,6 +83,8 @@ class _Sender:
         media_type = MEDIA_TYPES.get(fields["format"])
         if media_type is not None and media_type not in self._accepted:
             return {"text": f"[A file of type {media_type}, which this model does not accept]"}
+        if fields["source"].get("bytes") == b"":
+            return {"text": LOST}
         if "document" not in block:
             return block
         if fields["format"] in TEXT_FORMATS and "bytes" in fields["source"]:

@@ -11,6 +11,7 @@ from .contract import File
 from .files import TEXT_TYPES
 from .models.file_types import MAX_DOCUMENTS
 
+LOST = "[A file that the session store has lost]"
 Message = ai.messages.Message
 
 
@@ -54,6 +55,8 @@ def sendable(messages: Iterable[Message], accepted: Collection[str]) -> list[Mes
         if part.media_type not in accepted:
             note = f"[A file of type {part.media_type}, which this model does not accept]"
             return ai.messages.TextPart(text=note)
+        if not part.data:
+            return ai.messages.TextPart(text=LOST)
         excess -= _is_document(part)
         if excess >= 0 and _is_document(part):
             note = f"[The document {part.filename}, which is no longer sent]"

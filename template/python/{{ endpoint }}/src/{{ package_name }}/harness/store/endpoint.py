@@ -11,6 +11,8 @@ import json
 import logging
 import random
 import re
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -33,7 +35,16 @@ from ..contract import well_formed
 from ..deadline import time_limit
 from ..log import describe
 from ..sessions.session_store import Stored
-from .base import UUID7, Conflict, StoreUnavailable, StoreWarning, Unsupported, read_limit
+from .base import (
+    NO_FILES,
+    UUID7,
+    Conflict,
+    Files,
+    StoreUnavailable,
+    StoreWarning,
+    Unsupported,
+    read_limit,
+)
 from .settings import StoreSettings
 from .snapshot import parse
 
@@ -59,6 +70,7 @@ FIELDS = {"schema_version", "created_at"}
 DATA_FIELDS = {"messages", "state", "system_prompt"}
 # The key in `data.state` for undocumented fields. No agent uses this key.
 RECORD = "_agent_template_session"
+FILE = "file_base64"  # the key in `data.state` of a file's snapshot
 NOT_MARKED = "the endpoint did not store the marker of a quarantined snapshot in `data.state`"
 # Default `app_data` for snapshots of other runtimes, which do not count turns.
 DEFAULT_APP_DATA = {"actor": None, "turn": 1, "key": None, "reply": ""}
@@ -68,7 +80,9 @@ class EndpointStore:
     """A DurableStore of the agent's snapshots at an endpoint; ETags are the revisions.
 
     A quarantined snapshot moves to the scope `<agent_id>.set-aside`; agent ids have no dot. A
-    marker replaces it as the latest snapshot.
+    marker replaces it as the latest snapshot. A file is the latest snapshot of the scope
+    `<agent_id>.file-<name>`, in base64 in its state. The contract cannot delete a single snapshot:
+    an empty snapshot replaces a file that no turn refers to.
     """
 
     def __init__(
@@ -78,6 +92,7 @@ class EndpointStore:
         self._endpoint = EndpointClient(config, settings, secrets)
         self._agent = agent_id
         self._quarantine_scope = f"{agent_id}.set-aside"
+        self._keeps_checkpoints = settings.checkpoints > 0
         self._has_etags = True
         self._has_warned = False
 
@@ -99,8 +114,15 @@ class EndpointStore:
         return None if snapshot is None else Stored(answer.etag, snapshot)
 
     async def save(
-        self, session_id: str, snapshot: bytes, expected: str | None, checkpoint: str | None = None
+        self,
+        session_id: str,
+        snapshot: bytes,
+        expected: str | None,
+        checkpoint: str | None = None,
+        files: Files = NO_FILES,
     ) -> str | None:
+        for name, content in files.items():
+            await self._save_file(session_id, name, content)
         wire = _to_wire(snapshot)
         try:
             revision = await self._replace(session_id, wire, expected)
@@ -130,6 +152,25 @@ class EndpointStore:
     async def checkpoints(self, session_id: str) -> list[str]:
         return await self._endpoint.snapshot_ids(session_id, self._agent)
 
+    async def load_files(self, session_id: str, names: Sequence[str]) -> Files:
+        files = dict[str, bytes]()
+        for name in names:
+            answer = await self._endpoint.load_snapshot(session_id, self._scope_of(name), LATEST)
+            content = _state_of(answer.value).get(FILE)
+            if isinstance(content, str):
+                with suppress(ValueError):  # a damaged file counts as lost
+                    files[name] = base64.b64decode(content, validate=True)
+        return files
+
+    async def trim_files(self, session_id: str, dropped: Sequence[str] = ()) -> None:
+        if self._keeps_checkpoints:  # earlier snapshots refer to the files
+            return
+        try:
+            for name in dropped:
+                await self._save_file(session_id, name, b"")
+        except (Conflict, StoreUnavailable) as error:
+            log.warning("session %s: old files were not deleted: %s", session_id, error)
+
     async def quarantine(self, session_id: str, revision: str | None) -> str:
         latest = await self._endpoint.load_snapshot(session_id, self._agent, LATEST)
         if latest.value is None or latest.etag != revision:
@@ -157,6 +198,13 @@ class EndpointStore:
 
     async def close(self) -> None:
         await self._endpoint.close()
+
+    def _scope_of(self, name: str) -> str:
+        return f"{self._agent}.file-{name}"
+
+    async def _save_file(self, session_id: str, name: str, content: bytes) -> None:
+        wire = _wire({"state": {FILE: base64.b64encode(content).decode()} if content else {}})
+        await self._endpoint.save_snapshot(session_id, self._scope_of(name), LATEST, wire)
 
     async def _save_quarantined(self, session_id: str, state: dict[str, Any]) -> str:
         """Save a quarantined snapshot, unless an earlier attempt saved it; return its name."""

@@ -5,10 +5,10 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import datetime
 from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -26,7 +26,7 @@ from ..contract import SESSION_ID
 from ..deadline import time_limit
 from ..log import describe
 from ..sessions.session_store import Stored
-from .base import Conflict, StoreUnavailable, StoreWarning, read_limit
+from .base import NO_FILES, Conflict, Files, StoreUnavailable, StoreWarning, read_limit
 from .settings import StoreSettings
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,9 @@ Result = TypeVar("Result")
 THREADS = 32  # a separate pool, so that hanging calls cannot block model calls
 LATEST = "snapshot_latest.json"
 HISTORY = "immutable_history/"
+FILES = "files/"
 ASIDE = "set_aside/"
+FILE_SECONDS = 3600  # a save that still needs an uploaded file is not older
 PAUSES = (0.05, 0.2)  # seconds before a retry while another write is in progress
 UNSENT = (
     exceptions.NoRegionError,
@@ -61,7 +63,7 @@ class S3Store:
 
     The latest snapshot is `snapshot_latest.json`. Each checkpoint is
     `immutable_history/snapshot_<uuid7>.json`, each quarantined snapshot
-    `set_aside/snapshot_<uuid7>.json`. A revision is an ETag. An object older than `ttl_days` counts
+    `set_aside/snapshot_<uuid7>.json`, each file `files/<name>`. A revision is an ETag. An object older than `ttl_days` counts
     as absent, even before S3 deletes it.
     """
 
@@ -92,9 +94,16 @@ class S3Store:
         return await self.run(lambda bucket: bucket.get(key, known, self._max_bytes))
 
     async def save(
-        self, session_id: str, snapshot: bytes, expected: str | None, checkpoint: str | None = None
+        self,
+        session_id: str,
+        snapshot: bytes,
+        expected: str | None,
+        checkpoint: str | None = None,
+        files: Files = NO_FILES,
     ) -> str:
         folder = self._folder(session_id)
+        for name, content in files.items():
+            await self.run(partial(Bucket.put_file, key=folder + FILES + name, content=content))
 
         def save(bucket: Bucket) -> str:
             if expected:
@@ -140,6 +149,34 @@ class S3Store:
         keys = await self.run(lambda bucket: bucket.keys(folder))
         ids = [key.removeprefix(f"{folder}snapshot_").removesuffix(".json") for key in keys]
         return ids[-self._settings.checkpoints :]  # a background task deletes older checkpoints
+
+    async def load_files(self, session_id: str, names: Sequence[str]) -> Files:
+        folder = self._folder(session_id) + FILES
+        files = dict[str, bytes]()
+        for name in names:
+            get = partial(Bucket.get_file, key=folder + name, max_bytes=self._max_bytes)
+            if stored := await self.run(get):
+                files[name] = stored.snapshot
+        return files
+
+    async def trim_files(self, session_id: str, dropped: Sequence[str] = ()) -> None:
+        folder = self._folder(session_id)
+
+        def trim(bucket: Bucket) -> None:
+            if old := bucket.old_keys(folder + FILES, FILE_SECONDS):
+                keys = [key for key in bucket.keys(folder) if not key.startswith(folder + FILES)]
+                snapshots = [bucket.get(key, None, self._max_bytes) for key in keys]
+                texts = [stored.snapshot for stored in snapshots if stored]
+                for key in old:
+                    name = key.removeprefix(folder + FILES).encode()
+                    # The store returns a snapshot that is too large empty: keep all files.
+                    if all(text and name not in text for text in texts):
+                        bucket.delete(key)
+
+        try:
+            await self.run(trim)
+        except StoreUnavailable as error:
+            log.warning("session %s: old files were not deleted: %s", session_id, error)
 
     async def quarantine(self, session_id: str, revision: str | None) -> str:
         folder = self._folder(session_id)
@@ -320,6 +357,23 @@ class Bucket:
             if _status(error) != 404:  # 404: the response of an earlier delete was lost
                 raise _conflict(error) from None
 
+    def put_file(self, key: str, content: bytes) -> None:
+        """Write a file."""
+        self.s3.put_object(Bucket=self.name, Key=key, Body=content)
+
+    def get_file(self, key: str, max_bytes: int) -> Stored | None:
+        """Return a file, even if it is older than the session's last change can be."""
+        return replace(self, days=None).get(key, None, max_bytes)
+
+    def old_keys(self, prefix: str, seconds: int) -> list[str]:
+        """Return the keys with `prefix` whose objects are older than `seconds`, or have expired."""
+        return [
+            item["Key"]
+            for page in self._pages(prefix)
+            for item in page.get("Contents", [])
+            if _age(page, item["LastModified"]) > seconds
+        ]
+
     def keys(self, prefix: str) -> list[str]:
         """Return the sorted keys with `prefix` that have not expired."""
         return [key for page in self._pages(prefix) for key in self._live(page)]
@@ -388,12 +442,17 @@ class Bucket:
 
     def is_expired(self, reply: Any, changed: datetime | None = None) -> bool:
         """Return whether an object has expired, by the clock of S3."""
-        headers = reply["ResponseMetadata"]["HTTPHeaders"]
         if self.days is None:
             return False
+        headers = reply["ResponseMetadata"]["HTTPHeaders"]
         changed = changed or parsedate_to_datetime(headers["last-modified"])
-        age: timedelta = parsedate_to_datetime(headers["date"]) - changed
-        return age.total_seconds() > self.days * 86_400
+        return _age(reply, changed) > self.days * 86_400
+
+
+def _age(reply: Any, changed: datetime) -> float:
+    """Return the seconds since a change, by the clock of S3."""
+    date = parsedate_to_datetime(reply["ResponseMetadata"]["HTTPHeaders"]["date"])
+    return (date - changed).total_seconds()
 
 
 def _status(error: exceptions.ClientError) -> int:

@@ -1,7 +1,8 @@
 """The protocol of durable session stores, its errors, and the order of revisions."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Protocol, TypeGuard
 
 from uuid_utils import uuid7
@@ -9,6 +10,8 @@ from uuid_utils import uuid7
 from ..sessions.session_store import Stored
 
 StoreWarning = tuple[str, str]  # the id and the message of a finding
+Files = Mapping[str, bytes]  # contents by name: see detached_files.py
+NO_FILES: Files = MappingProxyType({})
 MIN_READ_LIMIT = 67_108_864  # bytes
 UUID7 = "[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 
@@ -51,11 +54,17 @@ class DurableStore(Protocol):
         """
 
     async def save(
-        self, session_id: str, snapshot: bytes, expected: str | None, checkpoint: str | None = None
+        self,
+        session_id: str,
+        snapshot: bytes,
+        expected: str | None,
+        checkpoint: str | None = None,
+        files: Files = NO_FILES,
     ) -> str | None:
         """Save if the stored revision is `expected`, or None without data; return the new revision.
 
-        With `checkpoint`, also save a copy under that id. A UUIDv7 revision sorts after
+        `files` are new files that the snapshot refers to: no reader sees it without them. With
+        `checkpoint`, also save a copy under that id. A UUIDv7 revision sorts after
         `expected`, so that the caller can detect a store rolled back to an earlier state.
         Raises Conflict.
         """
@@ -68,6 +77,16 @@ class DurableStore(Protocol):
 
     async def checkpoints(self, session_id: str) -> list[str]:
         """Return the ids of the checkpoints, oldest first."""
+
+    async def load_files(self, session_id: str, names: Sequence[str]) -> Files:
+        """Return the files of a session that exist."""
+
+    async def trim_files(self, session_id: str, dropped: Sequence[str] = ()) -> None:
+        """Delete the files that no snapshot of the session refers to; log a failure.
+
+        `dropped` are the files that the latest save dropped. A store that uploads files before the
+        snapshot keeps those of the last hour, which a running save may need.
+        """
 
     async def quarantine(self, session_id: str, revision: str | None) -> str:
         """Move the latest snapshot to a place that no save overwrites; return its new name.

@@ -3,14 +3,24 @@
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from cachetools import LRUCache
 
 from ..contract import AgentError
 from ..sessions.session_store import InProcess, SnapshotCache, Stored
-from .base import Conflict, DurableStore, StoreUnavailable, Unsupported, id_after, is_older
+from .base import (
+    Conflict,
+    DurableStore,
+    Files,
+    StoreUnavailable,
+    Unsupported,
+    id_after,
+    is_older,
+)
+from .detached_files import attach_files, detach_files, is_intact, names_in
 from .settings import StoreSettings
 from .snapshot import foreign_format, is_same, read_snapshot
 
@@ -27,7 +37,7 @@ GONE = Stored(None, b"")  # cached in this process, but missing from the store
 class CachedStore:
     """A SessionStore that caches the snapshots of a DurableStore and asks it only for changes.
 
-    If the store is read-only, new turns stay in this process.
+    It stores the files of a session beside the snapshot. If the store is read-only, new turns stay in this process.
     """
 
     def __init__(self, settings: StoreSettings, store: DurableStore, is_writable: bool) -> None:
@@ -37,7 +47,8 @@ class CachedStore:
         self.description = ""
         self.retention_notice = KEPT if is_writable else READ_ONLY
         self._local = None if is_writable else InProcess(settings)
-        self._known = SnapshotCache(settings)
+        self._known = SnapshotCache(settings)  # with references to files
+        self._files: LRUCache[tuple[str, str], bytes] = LRUCache(16 * self.max_bytes, getsizeof=len)
         # Saves whose outcome is unknown, by session.
         self._unknown: LRUCache[str, tuple[bytes, OnSaved]] = LRUCache(
             16 * self.max_bytes, getsizeof=lambda unknown: len(unknown[0])
@@ -82,7 +93,7 @@ class CachedStore:
                 log.warning("session %s: %s", session_id, message)
             stored = Stored(stored.revision, snapshot, is_rolled_back)
         self._known.put(session_id, stored)
-        return stored
+        return await self._with_files(session_id, stored)
 
     async def save(
         self, session_id: str, snapshot: bytes, expected: str | None, saved: OnSaved
@@ -136,10 +147,13 @@ class CachedStore:
         self, session_id: str, snapshot: bytes, expected: str | None, saved: OnSaved
     ) -> None:
         checkpoint = None
+        known = self._known.get(session_id)
+        stored = names_in(known.snapshot) if known and known.revision == expected else []
+        snapshot, files = detach_files(snapshot, stored)
         try:
             if self._settings.checkpoints:
                 checkpoint = id_after(await self._store.checkpoints(session_id))
-            revision = await self._store.save(session_id, snapshot, expected, checkpoint)
+            revision = await self._store.save(session_id, snapshot, expected, checkpoint, files)
         except (Conflict, StoreUnavailable) as error:
             self._unknown[session_id] = snapshot, saved
             revision = await self._find_saved(session_id, snapshot, error)
@@ -147,7 +161,42 @@ class CachedStore:
                 await self._store.save_checkpoint(session_id, snapshot, checkpoint)
         self._unknown.pop(session_id, None)
         self._known.put(session_id, Stored(revision, snapshot))
+        self._cache(session_id, files)
         saved()
+        dropped = [*{*stored} - {*names_in(snapshot)}]
+        if dropped or files:
+            await self._store.trim_files(session_id, dropped)
+
+    async def _with_files(self, session_id: str, stored: Stored) -> Stored:
+        """Return a snapshot with its files; a file that the store has lost is empty."""
+        if b"sha256" not in stored.snapshot:
+            return stored
+        names = names_in(stored.snapshot)
+        cached = {name: self._files.get((session_id, name)) for name in names}
+        files = {name: content for name, content in cached.items() if content is not None}
+        if len(files) < len(names):
+            files |= await self._load_files(session_id, stored, [*{*names} - {*files}])
+        return replace(stored, snapshot=attach_files(stored.snapshot, files))
+
+    async def _load_files(self, session_id: str, stored: Stored, names: Sequence[str]) -> Files:
+        """Return the files that exist. Raises AgentError if the snapshot is not the latest."""
+        try:
+            found = await self._store.load_files(session_id, names)
+        except StoreUnavailable as error:
+            raise AgentError("store_unavailable", detail=str(error)) from None
+        files = {name: content for name, content in found.items() if is_intact(name, content)}
+        if lost := {*names} - {*files}:
+            latest = await self._load(session_id)
+            if latest is None or latest.revision != stored.revision:  # a save dropped them since
+                raise AgentError("session_conflict")
+            log.error("session %s: the store has lost %d of its files", session_id, len(lost))
+        self._cache(session_id, files)
+        return files
+
+    def _cache(self, session_id: str, files: Files) -> None:
+        for name, content in files.items():
+            if len(content) < self._files.maxsize:
+                self._files[session_id, name] = content
 
     async def _find_saved(
         self, session_id: str, snapshot: bytes, error: Conflict | StoreUnavailable

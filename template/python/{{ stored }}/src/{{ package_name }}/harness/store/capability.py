@@ -14,8 +14,9 @@ from ..collections.secrets import unset_variables
 from ..findings import Finding, diagnostic
 from ..modules import LoadModules
 from ..sessions.session_store import InProcess, SessionStore, Stored
-from .base import Conflict, DurableStore, StoreUnavailable
+from .base import Conflict, DurableStore, Files, StoreUnavailable
 from .cached import CachedStore
+from .detached_files import attach_files, detach_files
 from .settings import StoreSettings
 from .snapshot import parse
 
@@ -25,7 +26,7 @@ SNAPSHOT = {
     "created_at": "1970-01-01T00:00:00Z",
     "data": {
         "messages": [
-            {"role": "user", "content": [{"text": "Grüße 😀"}]},
+            {"role": "user", "content": [{"text": "Grüße 😀"}, {"data": "file" * 256}]},
             {"role": "assistant", "content": [{"tool": {"input": [{}, [], "", True, 2.5, None]}}]},
         ],
         "state": {"name": "value"},
@@ -138,10 +139,12 @@ async def check_store(
         if is_writable:
             step = "saved"
             try:
-                await store.save(session, json.dumps(SNAPSHOT).encode(), None)
+                snapshot, files = detach_files(json.dumps(SNAPSHOT).encode(), [])
+                await store.save(session, snapshot, None, files=files)
                 step = "loaded"
                 stored = await store.load(session)
-                if message := _changes(stored):
+                found = await store.load_files(session, [*files])
+                if message := _changes(stored, found):
                     yield diagnostic("AML-E160", message, file=file, line=1)
                 step = "ended"
             finally:  # after a lost response or Ctrl+C the test session may exist
@@ -151,11 +154,11 @@ async def check_store(
         yield diagnostic("AML-E160", message, file=file, line=1)
 
 
-def _changes(stored: Stored | None) -> str:
+def _changes(stored: Stored | None, files: Files) -> str:
     """Compare a loaded session with SNAPSHOT; return a message, or an empty text."""
     if stored is None:
         return "A saved session cannot be loaded again."
-    paths = list(_changed(SNAPSHOT, parse(stored.snapshot), ""))
+    paths = list(_changed(SNAPSHOT, parse(attach_files(stored.snapshot, files)), ""))
     names = ", ".join(paths[:MAX_PATHS]) + (", ..." if paths[MAX_PATHS:] else "")
     return f"A saved session comes back with changed or missing fields: {names}." if paths else ""
 

@@ -1,4 +1,4 @@
-"""The commands `sessions list | show | restore | copy | end`."""
+"""The commands `sessions list | show | restore | copy | sweep | end`."""
 
 import asyncio
 import json
@@ -47,7 +47,7 @@ def _sessions(_: Any, __: Any, ids: tuple[str, ...]) -> list[str]:
 
 @click.group()
 def sessions() -> None:
-    """List, show, restore, copy and end stored sessions."""
+    """List, show, restore, copy, sweep and end stored sessions."""
 
 
 @sessions.command("list")
@@ -171,6 +171,23 @@ def _store_of(store: Store, id: str, is_source: bool) -> DurableStore:
     if unset := unset_variables(store.settings, collection):
         raise click.ClickException(f"No store is configured: set {unset[0]}.")
     return store.connect(collection)
+
+
+@sessions.command()
+def sweep() -> None:
+    """Delete the files that no turn refers to; the agent deletes most of them itself.
+
+    Uploads of the last hour stay: a running turn may need them.
+    """
+    count = _with_store(lambda store, _: _sweep(store), changes=True)
+    click.echo(f"The files of {count} session{'' if count == 1 else 's'} are swept.")
+
+
+async def _sweep(store: DurableStore) -> int:
+    ids = await store.sessions()
+    for id in ids:
+        await store.trim_files(id)
+    return len(ids)
 
 
 @sessions.command()

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
-from .base import Conflict, DurableStore, StoreUnavailable, Unsupported
+from .base import NO_FILES, Conflict, DurableStore, Files, StoreUnavailable, Unsupported
+from .detached_files import names_in
 from .snapshot import is_same, parse
 
 SEAL = "copied"  # in the app_data of a snapshot
@@ -80,15 +81,27 @@ class Copy:
             report.unchanged.append(id)
             return
         revision = copy.revision if copy else None
+        checkpoints = dict[str, bytes]()
         names = await self._source.checkpoints(id) if self._checkpoints else []
         for name in names[-self._checkpoints :]:
-            earlier = _sealed(await self._source.load_checkpoint(id, name) or b"")
-            if earlier and copy:  # a save would make the earlier turn the latest
+            if earlier := _sealed(await self._source.load_checkpoint(id, name) or b""):
+                checkpoints[name] = earlier
+        present = names_in(copy.snapshot) if copy else []
+        files = await self._load_files(id, [snapshot, *checkpoints.values()], present)
+        for name, earlier in checkpoints.items():
+            if copy:  # a save would make the earlier turn the latest
                 await self._target.save_checkpoint(id, earlier, name)
-            elif earlier:  # some stores create a checkpoint only with a save
-                revision = await self._target.save(id, earlier, revision, name)
-        await self._target.save(id, snapshot, revision)
+            else:  # some stores create a checkpoint only with a save
+                revision = await self._target.save(id, earlier, revision, name, files)
+                files = NO_FILES
+        await self._target.save(id, snapshot, revision, files=files)
+        await self._target.trim_files(id, [*{*present} - {*names_in(snapshot)}])
         report.copied.append(id)
+
+    async def _load_files(self, id: str, snapshots: list[bytes], present: list[str]) -> Files:
+        """Return the files of snapshots that are not yet present in the target."""
+        names = {name for snapshot in snapshots for name in names_in(snapshot)} - {*present}
+        return await self._source.load_files(id, [*names]) if names else NO_FILES
 
 
 def _is_copy(snapshot: bytes) -> bool:

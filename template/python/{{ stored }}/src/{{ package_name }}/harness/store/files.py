@@ -1,6 +1,8 @@
 """Sessions in a folder, as a backup or on the way to a store of another type."""
 
 import json
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -8,9 +10,9 @@ from typing import Any
 from uuid import uuid4
 
 from ..sessions.session_store import Stored
-from .base import Conflict, StoreUnavailable, StoreWarning
+from .base import NO_FILES, Conflict, Files, StoreUnavailable, StoreWarning
 
-Row = dict[str, Any]  # `session_id`, `latest` snapshot, `checkpoints` by id
+Row = dict[str, Any]  # `session_id`, `latest` snapshot, `checkpoints` by id, `files` by name
 
 
 class SessionFiles:
@@ -26,13 +28,20 @@ class SessionFiles:
         return Stored(sha256(latest).hexdigest(), latest) if latest else None
 
     async def save(
-        self, session_id: str, snapshot: bytes, expected: str | None, checkpoint: str | None = None
+        self,
+        session_id: str,
+        snapshot: bytes,
+        expected: str | None,
+        checkpoint: str | None = None,
+        files: Files = NO_FILES,
     ) -> str | None:
         stored = await self.load(session_id)
         if (stored.revision if stored else None) != expected:
             raise Conflict
         row = self._read(self._path(session_id)) or {"session_id": session_id, "checkpoints": {}}
         row["latest"] = json.loads(snapshot)
+        encoded = {name: b64encode(content).decode() for name, content in files.items()}
+        row["files"] = row.get("files", {}) | encoded
         if checkpoint:
             row["checkpoints"][checkpoint] = row["latest"]
         self._write(row)
@@ -52,6 +61,21 @@ class SessionFiles:
     async def checkpoints(self, session_id: str) -> list[str]:
         row = self._read(self._path(session_id))
         return sorted(row["checkpoints"]) if row else []
+
+    async def load_files(self, session_id: str, names: Sequence[str]) -> Files:
+        row = self._read(self._path(session_id)) or {}
+        files = row.get("files", {})
+        try:
+            return {name: b64decode(files[name]) for name in names if name in files}
+        except (ValueError, TypeError) as error:
+            message = f"a file of session {session_id} is damaged ({type(error).__name__})"
+            raise StoreUnavailable(message) from None
+
+    async def trim_files(self, session_id: str, dropped: Sequence[str] = ()) -> None:
+        if row := self._read(self._path(session_id)):
+            text = json.dumps([row["latest"], row["checkpoints"]])
+            row["files"] = {name: it for name, it in row.get("files", {}).items() if name in text}
+            self._write(row)
 
     async def quarantine(self, session_id: str, revision: str | None) -> str:
         raise StoreUnavailable("a folder cannot quarantine snapshots")

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import re
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext, suppress
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -21,7 +21,15 @@ from ..contract import SESSION_ID
 from ..deadline import time_limit
 from ..log import describe
 from ..sessions.session_store import Stored
-from .base import Conflict, StoreUnavailable, StoreWarning, id_after, read_limit
+from .base import (
+    NO_FILES,
+    Conflict,
+    Files,
+    StoreUnavailable,
+    StoreWarning,
+    id_after,
+    read_limit,
+)
 from .settings import StoreSettings
 from .valkey_settings import ValkeySettings
 
@@ -36,8 +44,8 @@ REFUSALS = (
 )
 
 # Fields of a hash: `latest` and its revision `rev`, `h:<uuid7>` for each checkpoint,
-# `aside:<uuid7>` for each quarantined snapshot. Without `latest` the revision is ''. A key of
-# another type counts as an unreadable snapshot.
+# `f:<name>` for each file, `aside:<uuid7>` for each quarantined snapshot. Without `latest` the
+# revision is ''. A key of another type counts as an unreadable snapshot.
 REVISION = """
 local found = redis.pcall('HEXISTS', KEYS[1], 'latest')
 local is_foreign = type(found) == 'table'
@@ -59,12 +67,14 @@ if redis.call('HSTRLEN', KEYS[1], ARGV[1]) > tonumber(ARGV[3]) then return {{rev
 return {{revision, redis.call('HGET', KEYS[1], ARGV[1])}}
 """
 # ARGV: seconds to live or 0, expected revision, new revision or '' to keep the latest snapshot,
-# snapshot, field of the checkpoint or '', number of checkpoints to keep.
+# snapshot, field of the checkpoint or '', number of checkpoints to keep, then the name and the
+# content of each new file.
 SAVE = f"""{REVISION}
 if is_foreign or revision == '' and ARGV[3] == '' then return 0 end
 if ARGV[3] ~= '' then
   if revision ~= ARGV[2] then return 0 end
   redis.call('HSET', KEYS[1], 'latest', ARGV[4], 'rev', ARGV[3])
+  for i = 7, #ARGV, 2 do redis.call('HSET', KEYS[1], 'f:' .. ARGV[i], ARGV[i + 1]) end
 end
 if ARGV[5] ~= '' then
   redis.call('HSET', KEYS[1], ARGV[5], ARGV[4])
@@ -76,6 +86,25 @@ if ARGV[5] ~= '' then
   for i = 1, #fields - tonumber(ARGV[6]) do redis.call('HDEL', KEYS[1], fields[i]) end
 end
 {EXPIRE}"""
+# Deletes each file that no snapshot contains the name of.
+TRIM = """
+local fields = redis.pcall('HKEYS', KEYS[1])
+if fields.err then return 0 end
+local files = {}
+local snapshots = {}
+for _, field in ipairs(fields) do
+  if string.sub(field, 1, 2) == 'f:' then table.insert(files, string.sub(field, 3))
+  else table.insert(snapshots, redis.call('HGET', KEYS[1], field)) end
+end
+for _, name in ipairs(files) do
+  local is_used = false
+  for _, snapshot in ipairs(snapshots) do
+    is_used = is_used or string.find(snapshot, name, 1, true)
+  end
+  if not is_used then redis.call('HDEL', KEYS[1], 'f:' .. name) end
+end
+return 1
+"""
 # ARGV: seconds to live or 0, expected revision, field to move the snapshot to. RESTORE reverts
 # DUMP.
 QUARANTINE = f"""{REVISION}
@@ -127,11 +156,18 @@ class ValkeyStore:
         return Stored(revision.decode(), snapshot[0]) if snapshot else known
 
     async def save(
-        self, session_id: str, snapshot: bytes, expected: str | None, checkpoint: str | None = None
+        self,
+        session_id: str,
+        snapshot: bytes,
+        expected: str | None,
+        checkpoint: str | None = None,
+        files: Files = NO_FILES,
     ) -> str:
         revision = id_after([expected])
         field = f"h:{checkpoint}" if checkpoint else ""
-        values = (revision, snapshot, field, self._settings.checkpoints)
+        values = [revision, snapshot, field, self._settings.checkpoints]
+        for name, content in files.items():
+            values += [name, content]
         key = self._key(session_id)
         first = (SAVE, 1, key, self._seconds_to_live, expected or "")
         if not await self._write(session_id, "EVAL", *first, *values):
@@ -151,6 +187,19 @@ class ValkeyStore:
 
     async def checkpoints(self, session_id: str) -> list[str]:
         return [field.removeprefix("h:") for field in await self._fields(session_id, "h:")]
+
+    async def load_files(self, session_id: str, names: Sequence[str]) -> Files:
+        fields = [f"f:{name}" for name in names]
+        key = self._key(session_id)
+        contents = await self._connection.run(lambda client: client.hmget(key, fields))
+        found = zip(names, contents, strict=True)
+        return {name: content for name, content in found if content is not None}
+
+    async def trim_files(self, session_id: str, dropped: Sequence[str] = ()) -> None:
+        try:
+            await self._write(session_id, "EVAL", TRIM, 1, self._key(session_id))
+        except StoreUnavailable as error:
+            log.warning("session %s: old files were not deleted: %s", session_id, error)
 
     async def quarantine(self, session_id: str, revision: str | None) -> str:
         field = f"aside:{uuid7()}"

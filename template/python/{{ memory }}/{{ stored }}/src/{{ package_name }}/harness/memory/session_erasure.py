@@ -57,6 +57,8 @@ class SessionErasure(Capability):
                 report.notes.append(f"the session store cannot list its sessions: {checked}")
             for id in ids:
                 owner = await owner_of(store, id)
+                if owner is None:
+                    await store.trim_files(id)  # of a first turn that was not saved
                 if owner is UNREADABLE:
                     report.notes.append(f"session {id} is unreadable, so it may belong to anyone")
                 elif owner is None and re.fullmatch(SHORTENED, id):
