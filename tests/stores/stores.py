@@ -6,6 +6,7 @@ import sqlite3
 import time
 import uuid
 from abc import ABC, abstractmethod
+from base64 import b64decode, b64encode
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import cached_property
@@ -135,6 +136,14 @@ class Store(ABC):
     def everything(self) -> str:
         """All that is stored, as text: to look for what must not be in it."""
 
+    @abstractmethod
+    def files(self, session: str) -> dict[str, bytes]:
+        """The files of a session by name, as they are stored beside its snapshot."""
+
+    @abstractmethod
+    def write_file(self, session: str, name: str, content: bytes | None) -> None:
+        """Replace a file behind the back of every agent; None deletes it."""
+
     def bring_forward(self, session: str) -> None:
         """Let all checkpoints of a session be of a clock that is far ahead."""
         raise NotImplementedError
@@ -220,6 +229,17 @@ class ValkeyStore(Store):
         keys = self.client.keys(f"*:agent:{self.agent_id}")
         return repr({key: self.client.hgetall(key) for key in keys})
 
+    def files(self, session: str) -> dict[str, bytes]:
+        fields = self.client.hgetall(self.key(session))
+        found = {name.decode(): data for name, data in fields.items()}
+        return {name[2:]: data for name, data in found.items() if name.startswith("f:")}
+
+    def write_file(self, session: str, name: str, content: bytes | None) -> None:
+        if content is None:
+            assert self.client.hdel(self.key(session), f"f:{name}")
+        else:
+            self.client.hset(self.key(session), f"f:{name}", content)
+
     def bring_forward(self, session: str) -> None:
         for id in self.checkpoints(session):
             data = self.client.hget(self.key(session), f"h:{id}")
@@ -288,6 +308,17 @@ class S3Store(Store):
         mine = [key for key in self.keys("") if f"/agent/{self.agent_id}/" in key]
         return repr({key: self._get(key) for key in mine})
 
+    def files(self, session: str) -> dict[str, bytes]:
+        folder = self.key(session, "files/")
+        return {key.removeprefix(folder): self._get(key) or b"" for key in self.keys(folder)}
+
+    def write_file(self, session: str, name: str, content: bytes | None) -> None:
+        key = self.key(session, f"files/{name}")
+        if content is None:
+            self.client.delete_object(Bucket=BUCKET, Key=key)
+        else:
+            self.client.put_object(Bucket=BUCKET, Key=key, Body=content)
+
     def bring_forward(self, session: str) -> None:
         folder = self.key(session, "immutable_history/")
         for key in self.keys(folder):
@@ -296,7 +327,11 @@ class S3Store(Store):
             self.client.delete_object(Bucket=BUCKET, Key=key)
 
     def expire(self, session: str) -> None:
-        older = {"bucket": BUCKET, "key": self.key(session), "days": self.ttl_days + 1}
+        self.age(self.key(session), self.ttl_days + 1)
+
+    def age(self, key: str, days: float) -> None:
+        """Let an object be this old."""
+        older = {"bucket": BUCKET, "key": key, "days": days}
         url = f"http://{self.address[0]}:{self.address[1]}/-/age"
         assert httpx.post(url, json=older).status_code == 200
 
@@ -349,6 +384,25 @@ class CustomStore(Store):
     def everything(self) -> str:
         with closing(sqlite3.connect(self.backing.endpoint_data)) as data:
             return repr(list(data.iterdump()))
+
+    def files(self, session: str) -> dict[str, bytes]:
+        rows = "SELECT scope, json FROM kept WHERE sid = ? AND scope LIKE ? AND id = 'latest'"
+        start = f"agent/{self.agent_id}.file-"
+        with closing(sqlite3.connect(self.backing.endpoint_data)) as data:
+            found = data.execute(rows, (session, f"{start}%")).fetchall()
+        states = {scope.removeprefix(start): json.loads(it)["data"]["state"] for scope, it in found}
+        return {name: b64decode(it["file_base64"]) for name, it in states.items() if it}
+
+    def write_file(self, session: str, name: str, content: bytes | None) -> None:
+        state = {} if content is None else {"file_base64": b64encode(content).decode()}
+        change = "UPDATE kept SET json = ? WHERE sid = ? AND scope = ?"
+        row = (
+            json.dumps({"data": {"state": state}}),
+            session,
+            f"agent/{self.agent_id}.file-{name}",
+        )
+        with closing(sqlite3.connect(self.backing.endpoint_data)) as data_base, data_base:
+            assert data_base.execute(change, row).rowcount == 1
 
     def _rows(self, session: str, suffix: str = "") -> dict[str, bytes]:
         rows = "SELECT id, json FROM kept WHERE sid = ? AND scope = ? ORDER BY id"

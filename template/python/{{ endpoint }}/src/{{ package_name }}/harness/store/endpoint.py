@@ -92,7 +92,6 @@ class EndpointStore:
         self._endpoint = EndpointClient(config, settings, secrets)
         self._agent = agent_id
         self._quarantine_scope = f"{agent_id}.set-aside"
-        self._keeps_checkpoints = settings.checkpoints > 0
         self._has_etags = True
         self._has_warned = False
 
@@ -163,8 +162,6 @@ class EndpointStore:
         return files
 
     async def trim_files(self, session_id: str, dropped: Sequence[str] = ()) -> None:
-        if self._keeps_checkpoints:  # earlier snapshots refer to the files
-            return
         try:
             for name in dropped:
                 await self._save_file(session_id, name, b"")

@@ -84,8 +84,9 @@ class DurableStore(Protocol):
     async def trim_files(self, session_id: str, dropped: Sequence[str] = ()) -> None:
         """Delete the files that no snapshot of the session refers to; log a failure.
 
-        `dropped` are the files that the latest save dropped. A store that uploads files before the
-        snapshot keeps those of the last hour, which a running save may need.
+        No snapshot refers to the files in `dropped`; a store that can find such files itself does
+        not need the names. A store that uploads files before the snapshot keeps those of the last
+        hour, which a running save may need.
         """
 
     async def quarantine(self, session_id: str, revision: str | None) -> str:

@@ -156,16 +156,21 @@ class CachedStore:
             revision = await self._store.save(session_id, snapshot, expected, checkpoint, files)
         except (Conflict, StoreUnavailable) as error:
             self._unknown[session_id] = snapshot, saved
-            revision = await self._find_saved(session_id, snapshot, error)
+            try:
+                revision = await self._find_saved(session_id, snapshot, error)
+            except AgentError as failure:
+                if files and failure.type == "session_conflict":
+                    await self._store.trim_files(session_id, [*files])
+                raise
             if checkpoint:
                 await self._store.save_checkpoint(session_id, snapshot, checkpoint)
         self._unknown.pop(session_id, None)
         self._known.put(session_id, Stored(revision, snapshot))
         self._cache(session_id, files)
         saved()
-        dropped = [*{*stored} - {*names_in(snapshot)}]
-        if dropped or files:
-            await self._store.trim_files(session_id, dropped)
+        dropped = {*stored} - {*names_in(snapshot)}
+        if dropped or files:  # checkpoints may refer to dropped files
+            await self._store.trim_files(session_id, [] if checkpoint else [*dropped])
 
     async def _with_files(self, session_id: str, stored: Stored) -> Stored:
         """Return a snapshot with its files; a file that the store has lost is empty."""
