@@ -7,6 +7,7 @@ import { File } from './contract.ts'
 import { FORMATS, type MediaType } from './files.ts'
 import { MAX_DOCUMENTS } from './models/file_types.ts'
 
+const LOST = '[A file that the session store has lost]'
 const MAX_NAME = 180 // characters; Bedrock accepts 200
 const MEDIA_TYPES = new Map(Object.entries(FORMATS).map(([type, format]) => [format, type]))
 
@@ -72,6 +73,7 @@ export function sendable(messages: readonly Message[], accepted: readonly string
     if (mediaType && !accepted.includes(mediaType)) {
       return new TextBlock(`[A file of type ${mediaType}, which this model does not accept]`)
     }
+    if ('bytes' in block.source && block.source.bytes.length === 0) return new TextBlock(LOST)
     if (block.type === 'imageBlock') return block
     const { name, format, source } = block
     if (!isDocument(block)) {

@@ -6,6 +6,8 @@ import { File } from './contract.ts'
 import type { Call } from './echo_model.ts'
 import { MAX_DOCUMENTS } from './models/file_types.ts'
 
+const LOST = '[A file that the session store has lost]'
+
 type Prompt = Call['prompt']
 type StoredPart = { type: string; data?: unknown; mediaType?: string; filename?: string }
 
@@ -46,6 +48,8 @@ export function sendable(prompt: Prompt, accepted: readonly string[]): Prompt {
       const text = `[A file of type ${mediaType}, which this model does not accept]`
       return { type: 'text', text }
     }
+    const { data } = part
+    if (data.type === 'data' && data.data.length === 0) return { type: 'text', text: LOST }
     if (!isDocument(part)) return part
     excess--
     if (excess < 0) return { ...part, filename: newName(filename, names) }

@@ -23,8 +23,9 @@ import {
 } from '../collections/session_backend.ts'
 import { log } from '../log.ts'
 import type { Stored } from '../sessions/session_store.ts'
-import { Conflict, decode, type DurableStore, StoreUnavailable, Unsupported } from './base.ts'
-import { unavailable, UUID7, type StoreWarning, withinSeconds } from './base.ts'
+import { Conflict, decode, type DurableStore, type Files, NO_FILES } from './base.ts'
+import { StoreUnavailable, type StoreWarning, unavailable } from './base.ts'
+import { Unsupported, UUID7, withinSeconds } from './base.ts'
 
 const LATEST = 'latest'
 const LAST_WINS = 'when two processes continue a session, the last save wins'
@@ -36,6 +37,7 @@ const FIELDS = ['schema_version', 'created_at']
 const DATA_FIELDS = ['messages', 'state', 'system_prompt']
 /** The key in `data.state` for undocumented fields. No agent uses this key. */
 const RECORD = '_agent_template_session'
+const FILE = 'file_base64' // the key in `data.state` of a file's snapshot
 const NOT_MARKED = 'the endpoint did not store the marker of a quarantined snapshot in `data.state`'
 /** Represents a stored snapshot that is not JSON. */
 const UNREADABLE = Symbol('unreadable')
@@ -81,7 +83,9 @@ export interface Transport {
  * A DurableStore of the agent's snapshots at an endpoint; ETags are the revisions.
  *
  * A quarantined snapshot moves to the scope `<agent_id>.set-aside`; agent ids have no dot. A marker
- * replaces it as the latest snapshot.
+ * replaces it as the latest snapshot. A file is the latest snapshot of the scope
+ * `<agent_id>.file-<name>`, in base64 in its state. The contract cannot delete a single snapshot:
+ * an empty snapshot replaces a file that no turn refers to.
  */
 export class EndpointStore implements DurableStore {
   readonly contact: string
@@ -117,7 +121,9 @@ export class EndpointStore implements DurableStore {
     snapshot: string,
     expected: string | null,
     checkpoint: string | null = null,
+    files: Files = NO_FILES,
   ): Promise<string | null> {
+    for (const [name, content] of files) await this.#saveFile(sessionId, name, content)
     const wire = toWire(snapshot)
     let revision
     try {
@@ -155,6 +161,28 @@ export class EndpointStore implements DurableStore {
     return await this.#client.listSnapshotIds(sessionId, this.#agent)
   }
 
+  async loadFiles(sessionId: string, names: readonly string[]): Promise<Files> {
+    const files = new Map<string, Uint8Array>()
+    for (const name of names) {
+      const { value } = await this.#client.loadSnapshot(sessionId, this.#scopeOf(name), LATEST)
+      const { [FILE]: text } = stateOf(value)
+      if (typeof text !== 'string') continue
+      const content = Buffer.from(text, 'base64')
+      const isDamaged = content.toString('base64') !== text
+      if (!isDamaged) files.set(name, content) // a damaged file counts as lost
+    }
+    return files
+  }
+
+  async trimFiles(sessionId: string, dropped: readonly string[] = []): Promise<void> {
+    try {
+      for (const name of dropped) await this.#saveFile(sessionId, name, Buffer.of())
+    } catch (error) {
+      if (!(error instanceof Conflict || error instanceof StoreUnavailable)) throw error
+      log('WARNING', `session ${sessionId}: old files were not deleted: ${error.message}`)
+    }
+  }
+
   async quarantine(sessionId: string, revision: string | null): Promise<string> {
     const answer = await this.#client.loadSnapshot(sessionId, this.#agent, LATEST)
     const { value, etag = null, raw = Buffer.of() } = answer
@@ -190,6 +218,16 @@ export class EndpointStore implements DurableStore {
 
   async close(): Promise<void> {
     this.#client.close()
+  }
+
+  #scopeOf(name: string): string {
+    return `${this.#agent}.file-${name}`
+  }
+
+  async #saveFile(sessionId: string, name: string, content: Uint8Array): Promise<void> {
+    const text = Buffer.from(content).toString('base64')
+    const snapshot = withoutMessages({ state: text ? { [FILE]: text } : {} })
+    await this.#client.saveSnapshot(sessionId, this.#scopeOf(name), LATEST, snapshot)
   }
 
   /** Save a quarantined snapshot, unless an earlier attempt saved it; return its name. */

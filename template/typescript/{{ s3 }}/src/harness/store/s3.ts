@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 
 import type { _Object, HeadObjectCommandOutput } from '@aws-sdk/client-s3'
-import type { PutObjectCommandInput, S3 } from '@aws-sdk/client-s3'
+import type { GetObjectCommandInput, PutObjectCommandInput, S3 } from '@aws-sdk/client-s3'
 import type { GetBucketLifecycleConfigurationOutput, LifecycleRule } from '@aws-sdk/client-s3'
 import { v7 as uuid7 } from 'uuid'
 
@@ -15,14 +15,17 @@ import { type S3Config, secretRefs } from '../collections/session_backend.ts'
 import { SESSION_ID } from '../contract.ts'
 import { log } from '../log.ts'
 import type { Stored } from '../sessions/session_store.ts'
-import { Conflict, decode, type DurableStore, StoreUnavailable } from './base.ts'
-import { readLimit, unavailable, type StoreWarning, withinSeconds } from './base.ts'
+import { Conflict, decode, type DurableStore, type Files, NO_FILES } from './base.ts'
+import { readLimit, StoreUnavailable, unavailable } from './base.ts'
+import { type StoreWarning, withinSeconds } from './base.ts'
 import type { StoreSettings } from './settings.ts'
 
 export const LATEST = 'snapshot_latest.json'
 const HISTORY = 'immutable_history/'
+const FILES = 'files/'
 const QUARANTINE = 'set_aside/'
-const DAY = 86_400_000
+const FILE_SECONDS = 3600 // a save that still needs an uploaded file is not older
+const DAY_SECONDS = 86_400
 const OLD_VERSIONS =
   'The bucket keeps old versions, including those of ended and erased sessions: ' +
   'add a lifecycle rule that deletes noncurrent versions.'
@@ -33,8 +36,8 @@ const PAUSES = [50, 200] // milliseconds before a retry while another write is i
  *
  * The latest snapshot is `snapshot_latest.json`. Each checkpoint is
  * `immutable_history/snapshot_<uuid7>.json`, each quarantined snapshot
- * `set_aside/snapshot_<uuid7>.json`. A revision is an ETag. An object older than `ttl_days` counts
- * as absent, even before S3 deletes it.
+ * `set_aside/snapshot_<uuid7>.json`, each file `files/<name>`. A revision is an ETag. An object
+ * older than `ttl_days` counts as absent, even before S3 deletes it.
  */
 export class S3Store implements DurableStore {
   readonly contact: string
@@ -73,8 +76,12 @@ export class S3Store implements DurableStore {
     snapshot: string,
     expected: string | null,
     checkpoint: string | null = null,
+    files: Files = NO_FILES,
   ): Promise<string | null> {
     const folder = this.#folder(sessionId)
+    for (const [name, content] of files) {
+      await this.run((bucket) => bucket.putFile(folder + FILES + name, content))
+    }
     const revision = await this.run(async (bucket) => {
       if (expected) return await bucket.put(folder + LATEST, snapshot, { IfMatch: expected })
       return await bucket.create(folder + LATEST, snapshot)
@@ -108,6 +115,38 @@ export class S3Store implements DurableStore {
     const keys = await this.#keys(start)
     const ids = keys.map((key) => key.slice(start.length, -'.json'.length))
     return ids.slice(-this.#settings.checkpoints) // a background task deletes older checkpoints
+  }
+
+  async loadFiles(sessionId: string, names: readonly string[]): Promise<Files> {
+    const folder = this.#folder(sessionId) + FILES
+    const files = new Map<string, Uint8Array>()
+    for (const name of names) {
+      const content = await this.run((bucket) => bucket.getFile(folder + name, this.#maxBytes))
+      if (content) files.set(name, content)
+    }
+    return files
+  }
+
+  async trimFiles(sessionId: string): Promise<void> {
+    const folder = this.#folder(sessionId)
+    const trim = async (bucket: Objects) => {
+      const old = await bucket.oldKeys(folder + FILES, FILE_SECONDS)
+      if (old.length === 0) return
+      const keys = await bucket.keys(folder)
+      const texts: Buffer[] = []
+      for (const key of keys.filter((key) => !key.startsWith(folder + FILES))) {
+        const text = await bucket.getFile(key, this.#maxBytes)
+        if (text) texts.push(Buffer.from(text))
+      }
+      // The store returns a snapshot that is too large empty: keep all files.
+      const isUnused = (name: string) =>
+        texts.every((text) => text.length > 0 && !text.includes(name))
+      await bucket.delete(old.filter((key) => isUnused(key.slice(folder.length + FILES.length))))
+    }
+    await this.run(trim).catch((error) => {
+      if (!(error instanceof StoreUnavailable)) throw error
+      log('WARNING', `session ${sessionId}: old files were not deleted: ${error.message}`)
+    })
   }
 
   async quarantine(sessionId: string, revision: string | null): Promise<string> {
@@ -254,36 +293,54 @@ export class Objects {
 
   /** Return the object, or null; `known` if unchanged; empty if above `maxBytes`. */
   async get(Key: string, known: Stored | null, maxBytes: number): Promise<Stored | null> {
-    try {
-      return await this.#get(Key, known, maxBytes)
-    } catch (error) {
-      if (!(error instanceof DamagedBody)) throw error
-      return await this.#get(Key, known, maxBytes)
-    }
-  }
-
-  async #get(Key: string, known: Stored | null, maxBytes: number): Promise<Stored | null> {
-    const { s3, Bucket, stop } = this
     const condition = known?.revision ? { IfNoneMatch: known.revision } : {}
     try {
-      const request = { Bucket, Key, ChecksumMode: 'ENABLED', ...condition } as const
-      const reply = await s3.getObject(request, stop)
-      const isSmall = (reply.ContentLength ?? Infinity) <= maxBytes
-      const read = isSmall ? reply.Body?.transformToByteArray() : null
-      const bytes = await read?.catch((error: unknown) => {
-        throw new DamagedBody('', { cause: error })
-      })
-      if (reply.Body instanceof Readable) reply.Body.destroy() // closes an unread body
-      if (this.isExpired(reply.LastModified)) return null
-      return { revision: reply.ETag ?? null, snapshot: bytes ? decode(bytes) : '' }
+      const read = await this.#read(Key, maxBytes, condition)
+      if (!read || this.isExpired(read.LastModified)) return null
+      return { revision: read.ETag ?? null, snapshot: decode(read.bytes) }
     } catch (error) {
-      if ((error as Error).name === 'NoSuchKey') return null
       if (statusOf(error) !== 304) throw error
       if (this.#days === null) return known
       // The client omits the headers of a 304 response.
       const head = await this.#head(Key)
       return head && !this.isExpired(head.LastModified) ? known : null
     }
+  }
+
+  /** Return the content of an object, even of an expired object; empty if above `maxBytes`. */
+  async getFile(Key: string, maxBytes: number): Promise<Uint8Array | null> {
+    return (await this.#read(Key, maxBytes))?.bytes ?? null
+  }
+
+  /** Return an object, or null; read a damaged body a second time. */
+  async #read(Key: string, maxBytes: number, condition: Partial<GetObjectCommandInput> = {}) {
+    const read = () => this.#readOnce(Key, maxBytes, condition)
+    try {
+      return await read().catch((error) => {
+        if (error instanceof DamagedBody) return read()
+        throw error
+      })
+    } catch (error) {
+      if ((error as Error).name === 'NoSuchKey') return null
+      throw error
+    }
+  }
+
+  async #readOnce(Key: string, maxBytes: number, condition: Partial<GetObjectCommandInput>) {
+    const { s3, Bucket, stop } = this
+    const request = { Bucket, Key, ChecksumMode: 'ENABLED', ...condition } as const
+    const { Body, ContentLength = Infinity, ETag, LastModified } = await s3.getObject(request, stop)
+    const read = ContentLength <= maxBytes ? Body?.transformToByteArray() : null
+    const bytes = await read?.catch((error: unknown) => {
+      throw new DamagedBody('', { cause: error })
+    })
+    if (Body instanceof Readable) Body.destroy() // closes an unread body
+    return { ETag, LastModified, bytes: bytes ?? new Uint8Array() }
+  }
+
+  /** Write a file. */
+  async putFile(Key: string, Body: Uint8Array): Promise<void> {
+    await this.s3.putObject({ Bucket: this.Bucket, Key, Body }, this.stop)
   }
 
   /** Write the object and return its revision. Throws Conflict. */
@@ -333,6 +390,32 @@ export class Objects {
     return [live.map(({ Key = '' }) => Key), page.NextContinuationToken]
   }
 
+  /** Return the keys with `prefix` that have not expired. */
+  async keys(prefix: string): Promise<string[]> {
+    const all: string[] = []
+    let token: string | undefined
+    do {
+      const [keys, next] = await this.page(prefix, token)
+      all.push(...keys)
+      token = next
+    } while (token)
+    return all
+  }
+
+  /** Return the keys with `Prefix` whose objects are older than `seconds`, or have expired. */
+  async oldKeys(Prefix: string, seconds: number): Promise<string[]> {
+    const { s3, Bucket, stop } = this
+    const old: _Object[] = []
+    let ContinuationToken: string | undefined
+    do {
+      const page = await s3.listObjectsV2({ Bucket, Prefix, ContinuationToken }, stop)
+      const objects = page.Contents ?? []
+      old.push(...objects.filter(({ LastModified }) => this.#age(LastModified) > seconds))
+      ContinuationToken = page.NextContinuationToken
+    } while (ContinuationToken)
+    return old.map(({ Key = '' }) => Key)
+  }
+
   /** Delete objects. Idempotent. */
   async delete(keys: string[]): Promise<void> {
     for (const Key of keys) await this.s3.deleteObject({ Bucket: this.Bucket, Key }, this.stop)
@@ -367,9 +450,13 @@ export class Objects {
 
   /** Return whether an object has expired, by the clock of S3. */
   isExpired(changed: Date | undefined): boolean {
-    if (this.#days === null || !changed) return false
-    const now = Date.now() + this.s3.config.systemClockOffset
-    return now - changed.getTime() > this.#days * DAY
+    return this.#days !== null && this.#age(changed) > this.#days * DAY_SECONDS
+  }
+
+  /** Return the seconds since a change, by the clock of S3; 0 if the time is unknown. */
+  #age(changed: Date | undefined): number {
+    if (!changed) return 0
+    return (Date.now() + this.s3.config.systemClockOffset - changed.getTime()) / 1000
   }
 }
 

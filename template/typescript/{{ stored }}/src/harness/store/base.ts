@@ -57,6 +57,10 @@ export function isOlder(revision: string | null, known: string | null): boolean 
   return UUID7.test(revision) && UUID7.test(known) && revision < known
 }
 
+/** Contents by name: see detached_files.ts. */
+export type Files = ReadonlyMap<string, Uint8Array>
+export const NO_FILES: Files = new Map()
+
 /** The id and the message of a finding. */
 export type StoreWarning = [id: string, message: string]
 
@@ -81,14 +85,16 @@ export interface DurableStore {
   /**
    * Save if the stored revision is `expected`, or null without data; return the new revision.
    *
-   * With `checkpoint`, also save a copy under that id. A UUIDv7 revision sorts after `expected`,
-   * so that the caller can detect a store rolled back to an earlier state. Throws Conflict.
+   * `files` are new files that the snapshot refers to: no reader sees it without them. With
+   * `checkpoint`, also save a copy under that id. A UUIDv7 revision sorts after `expected`, so that
+   * the caller can detect a store rolled back to an earlier state. Throws Conflict.
    */
   save(
     sessionId: string,
     snapshot: string,
     expected: string | null,
     checkpoint?: string | null,
+    files?: Files,
   ): Promise<string | null>
 
   /** Save a copy under that id, unless `save` always saves a copy; log a failure. */
@@ -99,6 +105,18 @@ export interface DurableStore {
 
   /** Return the ids of the checkpoints, oldest first. */
   checkpoints(sessionId: string): Promise<string[]>
+
+  /** Return the files of a session that exist. */
+  loadFiles(sessionId: string, names: readonly string[]): Promise<Files>
+
+  /**
+   * Delete the files that no snapshot of the session refers to; log a failure.
+   *
+   * No snapshot refers to the files in `dropped`; a store that can find such files itself does not
+   * need the names. A store that uploads files before the snapshot keeps those of the last hour,
+   * which a running save may need.
+   */
+  trimFiles(sessionId: string, dropped?: readonly string[]): Promise<void>
 
   /**
    * Move the latest snapshot to a place that no save overwrites; return its new name.

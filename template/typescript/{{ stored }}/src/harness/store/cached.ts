@@ -7,8 +7,9 @@ import { LRUCache } from 'lru-cache'
 import { AgentError } from '../contract.ts'
 import { log } from '../log.ts'
 import { InProcess, type SessionStore, type Stored } from '../sessions/session_store.ts'
-import { Conflict, type DurableStore, idAfter, isOlder } from './base.ts'
+import { Conflict, type DurableStore, type Files, idAfter, isOlder } from './base.ts'
 import { StoreUnavailable, Unsupported } from './base.ts'
+import { attachFiles, detachFiles, isIntact, namesIn } from './detached_files.ts'
 import type { StoreSettings } from './settings.ts'
 import { foreignFormat, isSame, readSnapshot } from './snapshot.ts'
 
@@ -25,7 +26,8 @@ const GONE: Stored = { revision: null, snapshot: '' }
 /**
  * A SessionStore that caches the snapshots of a DurableStore and asks it only for changes.
  *
- * If the store is read-only, new turns stay in this process.
+ * It stores the files of a session beside the snapshot. If the store is read-only, new turns stay
+ * in this process.
  */
 export class CachedStore implements SessionStore {
   readonly maxBytes: number
@@ -33,7 +35,10 @@ export class CachedStore implements SessionStore {
   readonly retentionNotice: string
   readonly #settings: StoreSettings
   readonly #store: DurableStore
+  /** Snapshots with references to files. */
   readonly #cache: LRUCache<string, Stored>
+  /** Contents by session and name. */
+  readonly #files: LRUCache<string, Uint8Array>
   /** The turns of this process if the store is read-only; an empty snapshot: an ended session. */
   readonly #local: InProcess | null
   /** Saves whose outcome is unknown, by session. */
@@ -55,6 +60,7 @@ export class CachedStore implements SessionStore {
     this.#cache = new InProcess(settings).entries
     this.#local = isWritable ? null : new InProcess(settings)
     const maxSize = 16 * this.maxBytes
+    this.#files = new LRUCache({ maxSize, sizeCalculation: ({ length }) => length || 1 })
     this.#unknown = new LRUCache({ maxSize, sizeCalculation: ({ snapshot }) => snapshot.length })
   }
 
@@ -81,7 +87,7 @@ export class CachedStore implements SessionStore {
       this.#cache.set(sessionId, GONE) // until the next turn is committed
       return GONE
     }
-    if (stored === known) return known
+    if (stored === known) return await this.#withFiles(sessionId, known)
     this.#cache.delete(sessionId)
     const unknown = this.#unknown.get(sessionId)
     if (unknown && isSame(stored.snapshot, unknown.snapshot)) {
@@ -100,7 +106,7 @@ export class CachedStore implements SessionStore {
     }
     const read = { ...latest, isRolledBack }
     this.#cache.set(sessionId, read)
-    return read
+    return await this.#withFiles(sessionId, read)
   }
 
   /**
@@ -115,23 +121,47 @@ export class CachedStore implements SessionStore {
     saved: () => void,
   ): Promise<void> {
     if (this.#local) return await this.#local.save(sessionId, snapshot, expected, saved)
+    const known = this.#cache.get(sessionId)
+    const stored = known && known.revision === expected ? namesIn(known.snapshot) : []
+    const [detached, files] = detachFiles(snapshot, stored)
+    const revision = await this.#save(sessionId, detached, expected, saved, files)
+    this.#unknown.delete(sessionId)
+    this.#cache.set(sessionId, { revision, snapshot: detached })
+    this.#cacheFiles(sessionId, files)
+    saved()
+    const used = namesIn(detached)
+    const dropped = stored.filter((name) => !used.includes(name))
+    if (dropped.length === 0 && files.size === 0) return
+    const hasCheckpoints = this.#settings.checkpoints > 0 // which may refer to dropped files
+    await this.#store.trimFiles(sessionId, hasCheckpoints ? [] : dropped)
+  }
+
+  /** Save, and return the revision, even of a save whose response was lost. */
+  async #save(
+    sessionId: string,
+    snapshot: string,
+    expected: string | null,
+    saved: () => void,
+    files: Files,
+  ): Promise<string | null> {
     let checkpoint: string | null = null
-    let revision: string | null
     try {
       if (this.#settings.checkpoints > 0) {
         checkpoint = idAfter(await this.#store.checkpoints(sessionId))
       }
-      revision = await this.#store.save(sessionId, snapshot, expected, checkpoint)
+      return await this.#store.save(sessionId, snapshot, expected, checkpoint, files)
     } catch (error) {
       const isUnknown = error instanceof StoreUnavailable && error.indeterminate
       if (!isUnknown && !(error instanceof Conflict)) fail(error)
       this.#unknown.set(sessionId, { snapshot, saved })
-      revision = await this.#findSaved(sessionId, snapshot, error)
+      const revision = await this.#findSaved(sessionId, snapshot, error).catch(async (failure) => {
+        const isConflict = failure instanceof AgentError && failure.type === 'session_conflict'
+        if (isConflict && files.size > 0) await this.#store.trimFiles(sessionId, [...files.keys()])
+        throw failure
+      })
       if (checkpoint) await this.#store.saveCheckpoint(sessionId, snapshot, checkpoint)
+      return revision
     }
-    this.#unknown.delete(sessionId)
-    this.#cache.set(sessionId, { revision, snapshot })
-    saved()
   }
 
   /**
@@ -162,6 +192,40 @@ export class CachedStore implements SessionStore {
     for (const [id, snapshot] of local) {
       if (snapshot) yield [id, snapshot] // without a snapshot: ended in this process
     }
+  }
+
+  /** Return a snapshot with its files; a file that the store has lost is empty. */
+  async #withFiles(sessionId: string, stored: Stored): Promise<Stored> {
+    if (!stored.snapshot.includes('sha256')) return stored
+    const files = new Map<string, Uint8Array>()
+    const missing: string[] = []
+    for (const name of namesIn(stored.snapshot)) {
+      const content = this.#files.get(`${sessionId} ${name}`)
+      if (content) files.set(name, content)
+      else missing.push(name)
+    }
+    const loaded = missing.length > 0 ? await this.#loadFiles(sessionId, stored, missing) : []
+    for (const [name, content] of loaded) files.set(name, content)
+    return { ...stored, snapshot: attachFiles(stored.snapshot, files) }
+  }
+
+  /** Return the files that exist. Throws AgentError if the snapshot is not the latest. */
+  async #loadFiles(sessionId: string, stored: Stored, names: string[]): Promise<Files> {
+    const found = await this.#store.loadFiles(sessionId, names).catch(fail)
+    const files = new Map([...found].filter(([name, content]) => isIntact(name, content)))
+    const lost = names.filter((name) => !files.has(name)).length
+    if (lost > 0) {
+      const latest = await this.#store.load(sessionId).catch(fail)
+      const isLatest = latest !== null && latest.revision === stored.revision
+      if (!isLatest) throw new AgentError('session_conflict') // a save dropped them since
+      log('ERROR', `session ${sessionId}: the store has lost ${lost} of its files`)
+    }
+    this.#cacheFiles(sessionId, files)
+    return files
+  }
+
+  #cacheFiles(sessionId: string, files: Files): void {
+    for (const [name, content] of files) this.#files.set(`${sessionId} ${name}`, content)
   }
 
   /** Return the revision of a save whose response was lost; otherwise throw AgentError. */

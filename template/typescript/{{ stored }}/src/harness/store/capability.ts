@@ -10,9 +10,10 @@ import { unsetVariables } from '../collections/secrets.ts'
 import { diagnostic, type Finding } from '../findings.ts'
 import type { Modules } from '../modules.ts'
 import { InProcess, type SessionStore, type Stored } from '../sessions/session_store.ts'
-import { Conflict, type DurableStore, StoreUnavailable } from './base.ts'
+import { Conflict, type DurableStore, type Files, StoreUnavailable } from './base.ts'
 import { CachedStore } from './cached.ts'
 import { DeclaredStore } from './declared.ts'
+import { attachFiles, detachFiles } from './detached_files.ts'
 import type { StoreSettings } from './settings.ts'
 import { parse } from './snapshot.ts'
 
@@ -22,7 +23,7 @@ const SNAPSHOT = {
   created_at: '1970-01-01T00:00:00Z',
   data: {
     messages: [
-      { role: 'user', content: [{ text: 'Grüße 😀' }] },
+      { role: 'user', content: [{ text: 'Grüße 😀' }, { data: 'file'.repeat(256) }] },
       { role: 'assistant', content: [{ tool: { input: [{}, [], '', true, 2.5, null] } }] },
     ],
     state: { name: 'value' },
@@ -115,9 +116,12 @@ export async function checkStore(
     if (isWritable) {
       step = 'saved'
       try {
-        await store.save(session, JSON.stringify(SNAPSHOT), null)
+        const [snapshot, files] = detachFiles(JSON.stringify(SNAPSHOT), [])
+        await store.save(session, snapshot, null, null, files)
         step = 'loaded'
-        const message = changesIn(await store.load(session))
+        const stored = await store.load(session)
+        const found = await store.loadFiles(session, [...files.keys()])
+        const message = changesIn(stored, found)
         if (message) findings.push(diagnostic('AML-E160', message, 'error', file, 1))
         step = 'ended'
       } finally {
@@ -133,9 +137,9 @@ export async function checkStore(
 }
 
 /** Compare a loaded session with SNAPSHOT; return a message, or an empty string. */
-function changesIn(stored: Stored | null): string {
+function changesIn(stored: Stored | null, files: Files): string {
   if (stored === null) return 'A saved session cannot be loaded again.'
-  const paths = changed(SNAPSHOT, parse(stored.snapshot), '')
+  const paths = changed(SNAPSHOT, parse(attachFiles(stored.snapshot, files)), '')
   const names = paths.slice(0, MAX_PATHS).join(', ') + (paths.length > MAX_PATHS ? ', ...' : '')
   return names && `A saved session comes back with changed or missing fields: ${names}.`
 }

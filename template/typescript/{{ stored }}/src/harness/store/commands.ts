@@ -1,4 +1,4 @@
-// The commands `sessions list | show | restore | copy | end`.
+// The commands `sessions list | show | restore | copy | sweep | end`.
 
 import { existsSync } from 'node:fs'
 import { parseArgs } from 'node:util'
@@ -26,6 +26,9 @@ const USAGE = `Usage: node src/main.ts sessions COMMAND
                               such as ./kept, also while turns run; run it again to copy changes
     --from STORE              copy from this collection or folder
     --end                     also end copies of ended sessions
+  sweep                       delete the files that no turn refers to; the agent deletes most of
+                              them itself; uploads of the last hour stay, because a running turn
+                              may need them
   end SESSION                 delete all data of a session
   end --actor ID              delete the sessions of an actor`
 
@@ -53,6 +56,9 @@ export async function sessions(
     const { values, positionals } = parseArgs({ ...positional, options })
     for (const id of positionals) validate([id], 'SESSION')
     await copy(load, positionals, values)
+  } else if (command === 'sweep') {
+    parseArgs({ args })
+    await sweep(load)
   } else if (command === 'end') {
     const { values, positionals } = parseArgs({ ...positional, options: { actor: text } })
     if (values.actor === undefined) await end(load, validate(positionals, 'SESSION')[0])
@@ -185,6 +191,19 @@ function storeOf(capability: Store, id: string, isTarget: boolean): DurableStore
   const [unset] = unsetVariables(settings, collection)
   if (unset) throw new CommandError(`No store is configured: set ${unset}.`)
   return capability.connect(collection)
+}
+
+async function sweep(load: LoadCapabilities): Promise<void> {
+  const count = await withStore(
+    load,
+    async ({ store }) => {
+      const ids = await store.sessions()
+      for (const id of ids) await store.trimFiles(id)
+      return ids.length
+    },
+    true,
+  )
+  console.log(`The files of ${count} session${count === 1 ? '' : 's'} are swept.`)
 }
 
 async function end(load: LoadCapabilities, session: string): Promise<void> {

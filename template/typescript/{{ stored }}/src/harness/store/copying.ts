@@ -6,7 +6,9 @@
 
 import { createHash } from 'node:crypto'
 
-import { Conflict, type DurableStore, StoreUnavailable, Unsupported } from './base.ts'
+import { Conflict, type DurableStore, type Files, NO_FILES } from './base.ts'
+import { StoreUnavailable, Unsupported } from './base.ts'
+import { namesIn } from './detached_files.ts'
 import { isSame } from './snapshot.ts'
 
 const SEAL = 'copied' // in the app_data of a snapshot
@@ -85,16 +87,42 @@ export class Copy {
       return
     }
     let revision = copy?.revision ?? null
+    const checkpoints = await this.#sealedCheckpoints(id)
+    const present = copy ? namesIn(copy.snapshot) : []
+    let files = await this.#loadFiles(id, [snapshot, ...checkpoints.values()], present)
+    for (const [name, earlier] of checkpoints) {
+      if (copy) {
+        // A save would make the earlier turn the latest.
+        await this.#target.saveCheckpoint(id, earlier, name)
+      } else {
+        // Some stores create a checkpoint only with a save.
+        revision = await this.#target.save(id, earlier, revision, name, files)
+        files = NO_FILES
+      }
+    }
+    await this.#target.save(id, snapshot, revision, null, files)
+    const used = namesIn(snapshot)
+    const dropped = present.filter((name) => !used.includes(name))
+    await this.#target.trimFiles(id, this.#checkpoints > 0 ? [] : dropped)
+    report.copied.push(id)
+  }
+
+  /** Return the last readable checkpoints with new seals, by id. */
+  async #sealedCheckpoints(id: string): Promise<Map<string, string>> {
+    const checkpoints = new Map<string, string>()
     const count = this.#checkpoints
     for (const name of count > 0 ? (await this.#source.checkpoints(id)).slice(-count) : []) {
       const earlier = sealed((await this.#source.loadCheckpoint(id, name)) ?? '')
-      // Some stores create a checkpoint only with a save. If a copy exists, a save would make the
-      // earlier turn the latest.
-      if (earlier && copy) await this.#target.saveCheckpoint(id, earlier, name)
-      else if (earlier) revision = await this.#target.save(id, earlier, revision, name)
+      if (earlier) checkpoints.set(name, earlier)
     }
-    await this.#target.save(id, snapshot, revision)
-    report.copied.push(id)
+    return checkpoints
+  }
+
+  /** Return the files of snapshots that are not yet present in the target. */
+  async #loadFiles(id: string, snapshots: string[], present: string[]): Promise<Files> {
+    const names = new Set(snapshots.flatMap(namesIn))
+    for (const name of present) names.delete(name)
+    return names.size > 0 ? await this.#source.loadFiles(id, [...names]) : NO_FILES
   }
 }
 

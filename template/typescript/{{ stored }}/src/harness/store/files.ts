@@ -9,13 +9,14 @@ import { z } from 'zod'
 
 import { describe } from '../log.ts'
 import type { Stored } from '../sessions/session_store.ts'
-import { Conflict, type DurableStore, StoreUnavailable } from './base.ts'
+import { Conflict, type DurableStore, type Files, NO_FILES, StoreUnavailable } from './base.ts'
 
 const snapshot = z.looseObject({})
 const Row = z.object({
   session_id: z.string().min(1),
   latest: snapshot,
   checkpoints: z.record(z.string(), snapshot),
+  files: z.record(z.string(), z.string()).default({}), // in base64, by name
 })
 type Row = z.output<typeof Row>
 
@@ -41,6 +42,7 @@ export class SessionFiles implements DurableStore {
     snapshot: string,
     expected: string | null,
     checkpoint: string | null = null,
+    files: Files = NO_FILES,
   ): Promise<string | null> {
     const stored = await this.load(sessionId)
     if ((stored?.revision ?? null) !== expected) throw new Conflict()
@@ -48,7 +50,9 @@ export class SessionFiles implements DurableStore {
     const latest = JSON.parse(snapshot)
     const added = checkpoint ? { [checkpoint]: latest } : {}
     const checkpoints = { ...before?.checkpoints, ...added }
-    await this.#write({ session_id: sessionId, latest, checkpoints })
+    const encoded = [...files].map(([name, content]) => [name, toBase64(content)])
+    const allFiles = { ...before?.files, ...Object.fromEntries(encoded) }
+    await this.#write({ session_id: sessionId, latest, checkpoints, files: allFiles })
     return hash(JSON.stringify(latest))
   }
 
@@ -68,6 +72,29 @@ export class SessionFiles implements DurableStore {
   async checkpoints(sessionId: string): Promise<string[]> {
     const row = await this.#read(this.#path(sessionId))
     return Object.keys(row?.checkpoints ?? {}).toSorted()
+  }
+
+  async loadFiles(sessionId: string, names: readonly string[]): Promise<Files> {
+    const row = await this.#read(this.#path(sessionId))
+    const files = new Map<string, Uint8Array>()
+    for (const name of names) {
+      const text = row?.files[name]
+      if (text === undefined) continue
+      const content = Buffer.from(text, 'base64')
+      if (toBase64(content) !== text) {
+        throw new StoreUnavailable(`a file of session ${sessionId} is damaged`)
+      }
+      files.set(name, content)
+    }
+    return files
+  }
+
+  async trimFiles(sessionId: string): Promise<void> {
+    const row = await this.#read(this.#path(sessionId))
+    if (!row) return
+    const text = JSON.stringify([row.latest, row.checkpoints])
+    const used = Object.entries(row.files).filter(([name]) => text.includes(name))
+    await this.#write({ ...row, files: Object.fromEntries(used) })
   }
 
   async quarantine(): Promise<string> {
@@ -123,6 +150,10 @@ export class SessionFiles implements DurableStore {
       throw new StoreUnavailable(`${path} cannot be written (${describe(error)})`)
     }
   }
+}
+
+function toBase64(content: Uint8Array): string {
+  return Buffer.from(content).toString('base64')
 }
 
 function hash(text: string): string {

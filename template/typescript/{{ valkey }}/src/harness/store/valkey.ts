@@ -10,14 +10,15 @@ import { readAddress, secretRefs, type ValkeyConfig } from '../collections/sessi
 import { SESSION_ID } from '../contract.ts'
 import { log } from '../log.ts'
 import type { Stored } from '../sessions/session_store.ts'
-import { Conflict, decode, type DurableStore, idAfter, StoreUnavailable } from './base.ts'
-import { readLimit, unavailable, type StoreWarning, withinSeconds } from './base.ts'
+import { Conflict, decode, type DurableStore, type Files, idAfter, NO_FILES } from './base.ts'
+import { readLimit, StoreUnavailable, unavailable } from './base.ts'
+import { type StoreWarning, withinSeconds } from './base.ts'
 import type { StoreSettings } from './settings.ts'
 import type { ValkeySettings } from './valkey_settings.ts'
 
 // Fields of a hash: `latest` and its revision `rev`, `h:<uuid7>` for each checkpoint,
-// `aside:<uuid7>` for each quarantined snapshot. Without `latest` the revision is ''. A key of
-// another type counts as an unreadable snapshot.
+// `f:<name>` for each file, `aside:<uuid7>` for each quarantined snapshot. Without `latest` the
+// revision is ''. A key of another type counts as an unreadable snapshot.
 const REVISION = `
 local found = redis.pcall('HEXISTS', KEYS[1], 'latest')
 local is_foreign = type(found) == 'table'
@@ -37,12 +38,14 @@ if revision == ARGV[2] then return {revision} end
 if redis.call('HSTRLEN', KEYS[1], ARGV[1]) > tonumber(ARGV[3]) then return {revision, ''} end
 return {revision, redis.call('HGET', KEYS[1], ARGV[1])}`
 // ARGV: seconds to live or 0, expected revision, new revision or '' to keep the latest snapshot,
-// snapshot, field of the checkpoint or '', number of checkpoints to keep.
+// snapshot, field of the checkpoint or '', number of checkpoints to keep, then the name and the
+// content of each new file.
 const SAVE = `${REVISION}
 if is_foreign or revision == '' and ARGV[3] == '' then return 0 end
 if ARGV[3] ~= '' then
   if revision ~= ARGV[2] then return 0 end
   redis.call('HSET', KEYS[1], 'latest', ARGV[4], 'rev', ARGV[3])
+  for i = 7, #ARGV, 2 do redis.call('HSET', KEYS[1], 'f:' .. ARGV[i], ARGV[i + 1]) end
 end
 if ARGV[5] ~= '' then
   redis.call('HSET', KEYS[1], ARGV[5], ARGV[4])
@@ -54,6 +57,25 @@ if ARGV[5] ~= '' then
   for i = 1, #fields - tonumber(ARGV[6]) do redis.call('HDEL', KEYS[1], fields[i]) end
 end
 ${EXPIRE}`
+// Deletes each file that no snapshot contains the name of.
+const TRIM = `
+local fields = redis.pcall('HKEYS', KEYS[1])
+if fields.err then return 0 end
+local files = {}
+local snapshots = {}
+for _, field in ipairs(fields) do
+  if string.sub(field, 1, 2) == 'f:' then table.insert(files, string.sub(field, 3))
+  else table.insert(snapshots, redis.call('HGET', KEYS[1], field)) end
+end
+for _, name in ipairs(files) do
+  local is_used = false
+  for _, snapshot in ipairs(snapshots) do
+    is_used = is_used or string.find(snapshot, name, 1, true)
+  end
+  if not is_used then redis.call('HDEL', KEYS[1], 'f:' .. name) end
+end
+return 1
+`
 // ARGV: seconds to live or 0, expected revision, field to move the snapshot to. RESTORE reverts
 // DUMP.
 const QUARANTINE = `${REVISION}
@@ -117,10 +139,12 @@ export class ValkeyStore implements DurableStore {
     snapshot: string,
     expected: string | null,
     checkpoint: string | null = null,
+    files: Files = NO_FILES,
   ): Promise<string> {
     const revision = idAfter([expected])
     const field = checkpoint ? `h:${checkpoint}` : ''
-    const values = [revision, snapshot, field, this.#settings.checkpoints]
+    const contents = [...files].flatMap(([name, content]) => [name, Buffer.from(content)])
+    const values = [revision, snapshot, field, this.#settings.checkpoints, ...contents]
     const first = [SAVE, 1, this.#key(sessionId), this.#secondsToLive, expected ?? '']
     if (!(await this.#write(sessionId, 'eval', ...first, ...values))) throw new Conflict()
     return revision
@@ -142,6 +166,25 @@ export class ValkeyStore implements DurableStore {
 
   async checkpoints(sessionId: string): Promise<string[]> {
     return (await this.#fields(sessionId, 'h:')).map((field) => field.slice('h:'.length))
+  }
+
+  async loadFiles(sessionId: string, names: readonly string[]): Promise<Files> {
+    const fields = names.map((name) => `f:${name}`)
+    const key = this.#key(sessionId)
+    const reply = await this.#connection.run((client) => client.hmgetBuffer(key, ...fields))
+    const files = new Map<string, Uint8Array>()
+    for (const [index, name] of names.entries()) {
+      const content = reply[index]
+      if (content) files.set(name, content)
+    }
+    return files
+  }
+
+  async trimFiles(sessionId: string): Promise<void> {
+    await this.#write(sessionId, 'eval', TRIM, 1, this.#key(sessionId)).catch((error) => {
+      if (!(error instanceof StoreUnavailable)) throw error
+      log('WARNING', `session ${sessionId}: old files were not deleted: ${error.message}`)
+    })
   }
 
   async quarantine(sessionId: string, revision: string | null): Promise<string> {
@@ -246,7 +289,7 @@ export class ValkeyStore implements DurableStore {
 }
 
 type Client = Redis | Cluster
-type Command = [name: string, ...values: (string | number)[]]
+type Command = [name: string, ...values: (string | number | Buffer)[]]
 type Result = [error: Error | null, reply: unknown]
 
 /** Return the settings of a server or node that affect data loss. */

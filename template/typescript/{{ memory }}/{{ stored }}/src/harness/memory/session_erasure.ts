@@ -66,6 +66,7 @@ async function eraseSessions(
     })
     for (const id of ids) {
       const owner = await ownerOf(store, id)
+      if (owner === null) await store.trimFiles(id) // of a first turn that was not saved
       if (owner === UNREADABLE) {
         report.notes.push(`session ${id} is unreadable, so it may belong to anyone`)
       } else if (owner === null && SHORTENED.test(id)) {
