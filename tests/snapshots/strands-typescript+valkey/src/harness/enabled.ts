@@ -27,7 +27,7 @@ export const COMMANDS: Record<string, Command<Settings>> = {
   // A command imports its module when it runs.
   sessions: {
     takes: 'COMMAND',
-    does: 'list, show, restore, copy or end stored sessions',
+    does: 'list, show, restore, copy, sweep or end stored sessions',
     run: async (args, app) => {
       const { sessions } = await import('./store/commands.ts')
       await sessions(args, () => app.loadCapabilities())

@@ -19,7 +19,7 @@ const CHAR = '[A-Za-z0-9+/_-]'
 // `{512,}` instead of `{512}` and `*` would overflow the stack for a large file.
 const CONTENT = new RegExp(`${FIELD}(${CHAR}{${MIN_CHARS}}${CHAR}*={0,2})"`, 'g')
 const REFERENCE = new RegExp(`${FIELD}(sha256(?:-url)?):(${NAME})"`, 'g')
-// A text that looks like a reference gets one more "=", and a reference has none.
+// A text that looks like a reference gets one more "=": a reference has no "=".
 const LITERAL = new RegExp(`${FIELD}(=*)(?=sha256(?:-url)?:)`, 'g')
 const ESCAPED = new RegExp(`${FIELD}=(?==*sha256(?:-url)?:)`, 'g')
 

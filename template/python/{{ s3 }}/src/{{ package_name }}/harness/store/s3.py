@@ -63,8 +63,8 @@ class S3Store:
 
     The latest snapshot is `snapshot_latest.json`. Each checkpoint is
     `immutable_history/snapshot_<uuid7>.json`, each quarantined snapshot
-    `set_aside/snapshot_<uuid7>.json`, each file `files/<name>`. A revision is an ETag. An object older than `ttl_days` counts
-    as absent, even before S3 deletes it.
+    `set_aside/snapshot_<uuid7>.json`, each file `files/<name>`. A revision is an ETag. An object
+    older than `ttl_days` counts as absent, even before S3 deletes it.
     """
 
     def __init__(

@@ -37,7 +37,8 @@ GONE = Stored(None, b"")  # cached in this process, but missing from the store
 class CachedStore:
     """A SessionStore that caches the snapshots of a DurableStore and asks it only for changes.
 
-    It stores the files of a session beside the snapshot. If the store is read-only, new turns stay in this process.
+    It stores the files of a session beside the snapshot. If the store is read-only, new turns stay
+    in this process.
     """
 
     def __init__(self, settings: StoreSettings, store: DurableStore, is_writable: bool) -> None:

@@ -22,7 +22,7 @@ FIELD = r'("(?:bytes|data|image)"\s*:\s*")'
 # In JSON, a quote inside a string has a backslash: these patterns match only fields.
 CONTENT = re.compile(rf'{FIELD}([A-Za-z0-9+/_-]{{{MIN_CHARS},}}={{0,2}})"'.encode())
 REFERENCE = re.compile(rf'{FIELD}(sha256(?:-url)?):({NAME})"'.encode())
-# A text that looks like a reference gets one more "=", and a reference has none.
+# A text that looks like a reference gets one more "=": a reference has no "=".
 LITERAL = re.compile(rf"{FIELD}(=*)(?=sha256(?:-url)?:)".encode())
 ESCAPED = re.compile(rf"{FIELD}=(?==*sha256(?:-url)?:)".encode())
 ENCODERS = {b"sha256": b64encode, b"sha256-url": urlsafe_b64encode}
