@@ -22,6 +22,7 @@ import {
 import { CachedStore } from '../../src/harness/store/cached.ts'
 import { checkStore } from '../../src/harness/store/capability.ts'
 import { DeclaredStore } from '../../src/harness/store/declared.ts'
+import { attachFiles, detachFiles, namesIn } from '../../src/harness/store/detached_files.ts'
 import { ownerOf } from '../../src/harness/store/snapshot.ts'
 import { Client } from './client.ts'
 import { type Answer, reply } from './script.ts'
@@ -438,5 +439,37 @@ describe('a save', { skip }, () => {
     left.resolve()
     await client.runtime.turns.drain(1)
     await assertCommitted(startProcess(), id, 2)
+  })
+})
+
+describe('files of a snapshot', () => {
+  const long = 'QUJD'.repeat(200)
+
+  test('they leave the snapshot and come back', () => {
+    const values = {
+      bytes: long,
+      data: '-_-_'.repeat(200),
+      image: 'QUJD',
+      text: long,
+      fields: [{ data: `sha256:${'0'.repeat(64)}` }, { data: '=sha256-url:' }, { data: long }],
+    }
+    const snapshot = JSON.stringify(values)
+    const [stored, files] = detachFiles(snapshot, [])
+    assert.equal(files.size, 2, 'equal files are one file')
+    assert.deepEqual([...files.keys()].sort(), namesIn(stored).sort())
+    assert.equal(attachFiles(stored, files), snapshot)
+    assert.deepEqual(detachFiles(snapshot, namesIn(stored)), [stored, new Map()])
+    const lost = JSON.parse(attachFiles(stored, new Map()))
+    assert.deepEqual([lost.bytes, lost.data, lost.text, lost.fields[2].data], ['', '', long, ''])
+  })
+
+  test('an old file is uploaded again', (context) => {
+    const snapshot = JSON.stringify({ data: long })
+    const [stored, files] = detachFiles(snapshot, [])
+    context.mock.timers.enable({ apis: ['Date'], now: Date.now() + 86_400_000 })
+    const [renewed, again] = detachFiles(snapshot, namesIn(stored))
+    assert.deepEqual([...again.values()], [...files.values()])
+    assert.deepEqual(namesIn(renewed), [...again.keys()])
+    assert.notDeepEqual([...again.keys()], [...files.keys()])
   })
 })

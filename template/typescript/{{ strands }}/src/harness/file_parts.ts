@@ -1,6 +1,7 @@
 // Files of a prompt in the format of Strands Agents.
 
 import { DocumentBlock, ImageBlock, Message, TextBlock } from '@strands-agents/sdk'
+import { ToolResultBlock } from '@strands-agents/sdk'
 import type { ContentBlock, MessageData, ToolResultContent } from '@strands-agents/sdk'
 
 import { File } from './contract.ts'
@@ -58,23 +59,20 @@ export function filesIn({ content }: Pick<MessageData, 'content'>): File[] {
 }
 
 /**
- * Return messages whose files the model accepts.
+ * Return messages whose files the model accepts, also in the results of tools.
  *
- * Texts become text blocks. A note replaces each file of another type, and all documents but the
- * last MAX_DOCUMENTS. Documents get different names, which Bedrock requires.
+ * Texts become text blocks. A note replaces each file of another type, each file that the session
+ * store has lost, and all documents but the last MAX_DOCUMENTS. Documents get different names,
+ * which Bedrock requires.
  */
 export function sendable(messages: readonly Message[], accepted: readonly string[]): Message[] {
-  const documents = messages.flatMap(({ content }) => content.filter(isDocument))
-  let excess = documents.length - MAX_DOCUMENTS
+  const isSent = (block: Block) => isDocument(block) && !noteFor(block, accepted)
+  let excess = messages.flatMap(flat).filter(isSent).length - MAX_DOCUMENTS
   const names = new Set<string>()
-  const convert = (block: ContentBlock): ContentBlock => {
-    if (block.type !== 'imageBlock' && block.type !== 'documentBlock') return block
-    const mediaType = mediaTypeOf(block)
-    if (mediaType && !accepted.includes(mediaType)) {
-      return new TextBlock(`[A file of type ${mediaType}, which this model does not accept]`)
-    }
-    if ('bytes' in block.source && block.source.bytes.length === 0) return new TextBlock(LOST)
-    if (block.type === 'imageBlock') return block
+  function convertFile<T extends Block>(block: T): T | TextBlock | DocumentBlock {
+    const note = noteFor(block, accepted)
+    if (note) return new TextBlock(note)
+    if (block.type !== 'documentBlock') return block
     const { name, format, source } = block
     if (!isDocument(block)) {
       const bytes = 'bytes' in source ? source.bytes : new Uint8Array()
@@ -84,18 +82,41 @@ export function sendable(messages: readonly Message[], accepted: readonly string
     if (excess >= 0) return new TextBlock(`[The document ${name}, which is no longer sent]`)
     return new DocumentBlock({ name: newName(name, names), format, source: source as never })
   }
+  const convert = (block: ContentBlock): ContentBlock => {
+    if (block.type !== 'toolResultBlock') return convertFile(block)
+    return new ToolResultBlock({ ...block, content: block.content.map(convertFile) })
+  }
   return messages.map((message) => {
-    if (!message.content.some(isFile)) return message
+    if (!flat(message).some(isFile)) return message
     return new Message({ ...message, content: message.content.map(convert) })
   })
 }
 
-function isFile({ type }: ContentBlock): boolean {
-  return type === 'imageBlock' || type === 'documentBlock'
+type Block = ContentBlock | ToolResultContent
+
+/** Return the blocks of a message, and those of a tool's result instead of the result. */
+function flat({ content }: Message): Block[] {
+  return content.flatMap((block): Block[] => {
+    return block.type === 'toolResultBlock' ? block.content : [block]
+  })
 }
 
-function isDocument(block: ContentBlock): block is DocumentBlock {
+function isFile(block: Block): block is ImageBlock | DocumentBlock {
+  return block.type === 'imageBlock' || block.type === 'documentBlock'
+}
+
+function isDocument(block: Block): block is DocumentBlock {
   return block.type === 'documentBlock' && !mediaTypeOf(block).startsWith('text/')
+}
+
+/** Return what replaces a file that cannot be sent, or an empty string. */
+function noteFor(block: Block, accepted: readonly string[]): string {
+  if (!isFile(block)) return ''
+  const mediaType = mediaTypeOf(block)
+  if (mediaType && !accepted.includes(mediaType)) {
+    return `[A file of type ${mediaType}, which this model does not accept]`
+  }
+  return 'bytes' in block.source && block.source.bytes.length === 0 ? LOST : ''
 }
 
 function newName(name: string, names: Set<string>): string {

@@ -4,11 +4,13 @@ import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 
 import { BeforeModelCallEvent, type LocalAgent } from '@strands-agents/sdk'
-import { Message, type MessageData, TextBlock, tool } from '@strands-agents/sdk'
+import { DocumentBlock, ImageBlock, Message, type MessageData } from '@strands-agents/sdk'
+import { TextBlock, tool, ToolResultBlock } from '@strands-agents/sdk'
 import { z } from 'zod'
 
 import { Capability, type Options } from '../../src/harness/capability.ts'
 import type { ToolCall, Turn } from '../../src/harness/contract.ts'
+import { sendable } from '../../src/harness/file_parts.ts'
 import { checkMessages } from '../../src/harness/messages.ts'
 import { Client } from './client.ts'
 import { type Answer, reasoning, reply, stop, toolCall } from './script.ts'
@@ -217,4 +219,33 @@ test('invalid messages leave the session unchanged', async () => {
   assert.equal(answer.error, 'model_failed')
   const { last } = await client.runtime.sessions.read('ada', null)
   assert.equal(last, null)
+})
+
+describe('files', () => {
+  const lost = '[A file that the session store has lost]'
+  const image = (text: string) =>
+    new ImageBlock({ format: 'png', source: { bytes: Buffer.from(text) } })
+  const document = (text: string) =>
+    new DocumentBlock({ name: 'a', format: 'pdf', source: { bytes: Buffer.from(text) } })
+
+  function sent(content: (ImageBlock | DocumentBlock)[], accepted: string[]) {
+    const result = new ToolResultBlock({ toolUseId: '1', status: 'success', content })
+    const messages = [new Message({ role: 'user', content: [...content, result] })]
+    const [message] = sendable(messages, accepted)
+    const blocks = message!.content.flatMap((block): object[] => {
+      return block.type === 'toolResultBlock' ? block.content : [block]
+    })
+    return blocks.map((block) => ('text' in block ? block.text : 'name' in block && block.name))
+  }
+
+  test('a note replaces a file that cannot be sent', () => {
+    const note = '[A file of type application/pdf, which this model does not accept]'
+    const texts = [lost, note]
+    assert.deepEqual(sent([image(''), document('a')], ['image/png']), [...texts, ...texts])
+  })
+
+  test('documents have different names', () => {
+    const names = sent([document('a'), document('')], ['application/pdf'])
+    assert.deepEqual(names, ['a', lost, 'a 2', lost])
+  })
 })

@@ -4,6 +4,7 @@ import type { FilePart, LanguageModelMiddleware } from 'ai'
 
 import { File } from './contract.ts'
 import type { Call } from './echo_model.ts'
+import { FORMATS } from './files.ts'
 import { MAX_DOCUMENTS } from './models/file_types.ts'
 
 const LOST = '[A file that the session store has lost]'
@@ -32,25 +33,21 @@ export function filesIn({ content }: { content: unknown }): File[] {
 }
 
 /**
- * Return a prompt in which a note replaces each file that the model does not accept.
+ * Return a prompt whose files the model accepts, also in the results of tools.
  *
- * A note also replaces all documents but the last MAX_DOCUMENTS. Documents get different names,
- * which Bedrock requires.
+ * A note replaces each file of another type, each file that the session store has lost, and all
+ * documents but the last MAX_DOCUMENTS. Documents get different names, which Bedrock requires.
  */
 export function sendable(prompt: Prompt, accepted: readonly string[]): Prompt {
   const names = new Set<string>()
-  const parts = prompt.flatMap((message) => (message.role === 'user' ? message.content : []))
-  let excess = parts.filter(isDocument).length - MAX_DOCUMENTS
+  const isSent = (part: Part) => isDocument(part) && !noteFor(part, accepted)
+  let excess = prompt.flatMap(partsOf).filter(isSent).length - MAX_DOCUMENTS
   return mapParts(prompt, (part) => {
     if (part.type !== 'file') return part
-    const { filename = 'file', mediaType } = part
-    if (!accepted.includes(mediaType)) {
-      const text = `[A file of type ${mediaType}, which this model does not accept]`
-      return { type: 'text', text }
-    }
-    const { data } = part
-    if (data.type === 'data' && data.data.length === 0) return { type: 'text', text: LOST }
+    const note = noteFor(part, accepted)
+    if (note) return { type: 'text', text: note }
     if (!isDocument(part)) return part
+    const { filename = 'file' } = part
     excess--
     if (excess < 0) return { ...part, filename: newName(filename, names) }
     return { type: 'text', text: `[The document ${filename}, which is no longer sent]` }
@@ -58,7 +55,18 @@ export function sendable(prompt: Prompt, accepted: readonly string[]): Prompt {
 }
 
 function isDocument(part: Part): boolean {
-  return part.type === 'file' && !/^(image|text)\//.test(part.mediaType)
+  // The media type of a tool's file may be only its first half.
+  return part.type === 'file' && !/^(image|text)(\/|$)/.test(part.mediaType)
+}
+
+/** Return what replaces a file that cannot be sent, or an empty string. */
+function noteFor(part: Part, accepted: readonly string[]): string {
+  if (part.type !== 'file') return ''
+  const { data, mediaType } = part
+  if (mediaType in FORMATS && !accepted.includes(mediaType)) {
+    return `[A file of type ${mediaType}, which this model does not accept]`
+  }
+  return data.type === 'data' && data.data.length === 0 ? LOST : ''
 }
 
 /** Turns text files into text parts, because not every vendor accepts text files. */
@@ -75,13 +83,33 @@ export const withTexts: LanguageModelMiddleware = {
   },
 }
 
-type Part = Extract<Prompt[number], { role: 'user' }>['content'][number]
+type Message = Prompt[number]
+type UserPart = Extract<Message, { role: 'user' }>['content'][number]
+type ToolPart = Extract<Message, { role: 'tool' }>['content'][number]
+type Output = Extract<ToolPart, { type: 'tool-result' }>['output']
+type ResultPart = Extract<Output, { type: 'content' }>['value'][number]
+type Part = UserPart | ResultPart
+type FilePartOrText = Extract<UserPart, { type: 'text' | 'file' }>
 
-/** Return a prompt with other parts in the user's messages. */
-function mapParts(prompt: Prompt, change: (part: Part) => Part): Prompt {
+/** Return the parts of a user's message, or of the results of tools. */
+function partsOf({ role, content }: Message): Part[] {
+  if (role === 'user') return content
+  if (role !== 'tool') return []
+  return content.flatMap((part): Part[] => {
+    return part.type === 'tool-result' && part.output.type === 'content' ? part.output.value : []
+  })
+}
+
+/** Return a prompt with other parts in the user's messages and in the results of tools. */
+function mapParts(prompt: Prompt, change: <T extends Part>(part: T) => T | FilePartOrText): Prompt {
   return prompt.map((message) => {
-    if (message.role !== 'user') return message
-    return { ...message, content: message.content.map(change) }
+    if (message.role === 'user') return { ...message, content: message.content.map(change) }
+    if (message.role !== 'tool') return message
+    const content = message.content.map((part) => {
+      if (part.type !== 'tool-result' || part.output.type !== 'content') return part
+      return { ...part, output: { ...part.output, value: part.output.value.map(change) } }
+    })
+    return { ...message, content }
   })
 }
 

@@ -7,6 +7,7 @@ import { jsonSchema, type ModelMessage, tool } from 'ai'
 
 import { Capability, type Options } from '../../src/harness/capability.ts'
 import type { Turn } from '../../src/harness/contract.ts'
+import { sendable } from '../../src/harness/file_parts.ts'
 import { checkMessages, ownPrompt, restored } from '../../src/harness/messages.ts'
 import { Client } from './client.ts'
 import { type Answer, reasoning, toolCall } from './script.ts'
@@ -230,5 +231,43 @@ describe('the check before a commit', () => {
   })
   test('rejects a turn with a lone surrogate', () => {
     isRefused('a text is not well formed', { role: 'user', content: '\ud83d' }, answer)
+  })
+})
+
+describe('files', () => {
+  const lost = '[A file that the session store has lost]'
+
+  function sent(files: [mediaType: string, data: string][], accepted: string[]) {
+    const value = files.map(([mediaType, data]) => {
+      return { type: 'file' as const, mediaType, data: { type: 'data' as const, data } }
+    })
+    const output = { type: 'content' as const, value }
+    const result = { type: 'tool-result' as const, toolCallId: '1', toolName: 'photo', output }
+    const prompt = sendable(
+      [
+        { role: 'user', content: value },
+        { role: 'tool', content: [result] },
+      ],
+      accepted,
+    )
+    const parts = prompt.flatMap(({ content }) => content as any[])
+    const shown = parts.flatMap(({ output, ...part }) => output?.value ?? part)
+    return shown.map(({ text, filename = '' }) => text ?? filename)
+  }
+
+  test('a note replaces a file that cannot be sent', () => {
+    const note = '[A file of type image/gif, which this model does not accept]'
+    const files: [string, string][] = [
+      ['image/png', ''],
+      ['image/gif', 'R0lG'],
+      ['image', 'R0lG'],
+    ]
+    const texts = [lost, note, '']
+    assert.deepEqual(sent(files, ['image/png']), [...texts, ...texts])
+  })
+
+  test('documents have different names', () => {
+    const names = sent([['application/pdf', 'JVBE']], ['application/pdf'])
+    assert.deepEqual(names, ['file', 'file-2'])
   })
 })

@@ -20,6 +20,7 @@ from my_agent.harness.collections.secrets import Secrets
 from my_agent.harness.contract import AgentError
 from my_agent.harness.enabled import Settings
 from my_agent.harness.sessions.sessions import Sessions
+from my_agent.harness.store import detached_files
 from my_agent.harness.store.base import (
     Conflict,
     DurableStore,
@@ -29,6 +30,7 @@ from my_agent.harness.store.base import (
 from my_agent.harness.store.cached import CachedStore
 from my_agent.harness.store.capability import check_store
 from my_agent.harness.store.declared import DeclaredStore
+from my_agent.harness.store.detached_files import attach_files, detach_files, names_in
 from my_agent.harness.store.snapshot import owner_of
 
 SETTINGS = Settings(max_snapshot_bytes=8000, store_timeout_seconds=30)
@@ -559,3 +561,33 @@ def test_end_deletes_a_session() -> None:
     assert ended.exit_code == 0
     assert ended.stdout == "Session s has ended.\n"
     assert sessions("show", "s").exit_code == 1
+
+
+def test_files_leave_the_snapshot_and_come_back() -> None:
+    long = "QUJD" * 200
+    values = {
+        "bytes": long,
+        "data": "-_-_" * 200,
+        "image": "QUJD",
+        "text": long,
+        "fields": [{"data": f"sha256:{'0' * 64}"}, {"data": "=sha256-url:"}, {"data": long}],
+    }
+    snapshot = json.dumps(values).encode()
+    stored, files = detach_files(snapshot, [])
+    assert len(files) == 2, "equal files are one file"
+    assert sorted(files) == sorted(names_in(stored))
+    assert attach_files(stored, files) == snapshot
+    assert detach_files(snapshot, names_in(stored)) == (stored, {})
+    lost = json.loads(attach_files(stored, {}))
+    assert lost == values | {
+        "bytes": "", "data": "", "fields": [*values["fields"][:2], {"data": ""}]
+    }  # fmt: skip
+
+
+def test_an_old_file_is_uploaded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshot = json.dumps({"data": "QUJD" * 200}).encode()
+    stored, files = detach_files(snapshot, [])
+    monkeypatch.setattr(detached_files, "RENEWAL_SECONDS", 0)
+    renewed, again = detach_files(snapshot, names_in(stored))
+    assert [*again.values()] == [*files.values()]
+    assert names_in(renewed) == [*again] != [*files]

@@ -15,6 +15,7 @@ from strands.hooks import AfterToolsEvent
 from strands.telemetry import get_tracer
 
 from my_agent import agent
+from my_agent.harness import file_parts
 from my_agent.harness.contract import AgentError
 from my_agent.harness.messages import (
     Messages,
@@ -261,3 +262,35 @@ def test_the_texts_of_a_result_are_cut_together() -> None:
     assert last["text"].startswith(json.dumps(rows["json"])[:10])
     assert last["text"].endswith("… [cut: the result was 155 characters long]")
     assert len(first["text"] + last["text"]) == 100
+
+
+def block(kind: str, name: str, format: str, data: bytes) -> dict[str, Any]:
+    return {kind: {"name": name, "format": format, "source": {"bytes": data}}}
+
+
+def test_a_note_replaces_a_file_that_cannot_be_sent() -> None:
+    lost = block("image", "a", "png", b"")
+    sound = block("document", "b", "docx", b"b")
+    messages = [
+        {"role": "user", "content": [{"text": "Hi."}, lost, sound]},
+        {"role": "user", "content": [{"toolResult": {"toolUseId": "1", "content": [lost, sound]}}]},
+    ]
+    before = deepcopy(messages)
+    prompt, results = file_parts.sendable(messages, ["image/png"])
+    note = f"[A file of type {file_parts.MEDIA_TYPES['docx']}, which this model does not accept]"
+    notes = [{"text": file_parts.LOST}, {"text": note}]
+    assert prompt["content"][1:] == notes
+    assert results["content"][0]["toolResult"] == {"toolUseId": "1", "content": notes}
+    assert messages == before
+
+
+def test_the_last_documents_are_sent_with_different_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_parts, "MAX_DOCUMENTS", 2)
+    content = [block("document", "a", "pdf", data) for data in (b"1", b"2", b"")]
+    result = {"toolResult": {"content": [block("document", "a", "pdf", b"3")]}}
+    (message,) = file_parts.sendable([{"content": [*content, result]}], ["application/pdf"])
+    first, second, lost, last = message["content"]
+    assert first == {"text": "[The document a, which is no longer sent]"}
+    assert second["document"]["name"] == "a"
+    assert lost == {"text": file_parts.LOST}
+    assert last["toolResult"]["content"] == [block("document", "a 2", "pdf", b"3")]

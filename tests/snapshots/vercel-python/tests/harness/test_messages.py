@@ -6,6 +6,7 @@ from typing import Any
 import ai
 import pytest
 
+from my_agent.harness import file_parts
 from my_agent.harness.contract import AgentError
 from my_agent.harness.echo_model import OfflineModel
 from my_agent.harness.messages import (
@@ -222,3 +223,38 @@ def test_the_texts_of_a_result_are_cut_together() -> None:
     assert file == image
     assert (first.text + second.text).endswith("… [cut: the result was 120 characters long]")
     assert len(first.text + second.text) == 100
+
+
+def file_part(media_type: str, data: str) -> Any:
+    return ai.messages.FilePart(media_type=media_type, data=data, filename="a")
+
+
+def with_files(*parts: Any) -> list[Message]:
+    """Return a prompt with files, and a tool's result with the same files."""
+    content = ai.messages.ContentOutput(value=[*parts])
+    part = ai.messages.ToolResultPart(
+        tool_call_id="1", tool_name="photo", result=content, result_kind="special"
+    )
+    return [ai.user_message("Hi.", *parts), Message(role="tool", parts=[part])]
+
+
+def texts_of(messages: list[Message]) -> list[list[str]]:
+    prompt, results = messages
+    content = results.parts[0].get_model_input().value  # type: ignore[union-attr]
+    return [[getattr(part, "text", "") for part in parts] for parts in (prompt.parts, content)]
+
+
+def test_a_note_replaces_a_file_that_cannot_be_sent() -> None:
+    messages = with_files(file_part("image/png", ""), file_part("image/gif", "R0lG"))
+    note = "[A file of type image/gif, which this model does not accept]"
+    sent = texts_of(file_parts.sendable(messages, ["image/png"]))
+    assert sent == [["Hi.", file_parts.LOST, note], [file_parts.LOST, note]]
+    assert texts_of(messages) == [["Hi.", "", ""], ["", ""]]
+
+
+def test_only_the_last_documents_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_parts, "MAX_DOCUMENTS", 1)
+    messages = with_files(file_part("application/pdf", "JVBE"), file_part("application/pdf", ""))
+    sent = texts_of(file_parts.sendable(messages, ["application/pdf"]))
+    note = "[The document a, which is no longer sent]"
+    assert sent == [["Hi.", note, file_parts.LOST], ["", file_parts.LOST]]

@@ -2,7 +2,7 @@
 
 import re
 from base64 import urlsafe_b64decode
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from .contract import File
@@ -48,52 +48,69 @@ def _file_in(block: Any) -> File | None:
 
 
 def sendable(messages: list[Any], accepted: Collection[str]) -> list[Any]:
-    """Return messages whose files the model accepts.
+    """Return messages whose files the model accepts, also in the results of tools.
 
-    Texts become text blocks. A note replaces each file of another type, and all documents but the
-    last MAX_DOCUMENTS. Documents get different names, which Bedrock requires.
+    Texts become text blocks. A note replaces each file of another type, each file that the session
+    store has lost, and all documents but the last MAX_DOCUMENTS. Documents get different names,
+    which Bedrock requires.
     """
-    documents = sum(_is_document(block) for message in messages for block in message["content"])
-    sender = _Sender(accepted, documents - MAX_DOCUMENTS)
+    sender = _Sender(accepted)
+    sender.excess = sum(map(sender.is_document, _flat(messages))) - MAX_DOCUMENTS
     return [
-        {**message, "content": [sender.convert(block) for block in message["content"]]}
-        if any("image" in block or "document" in block for block in message["content"])
+        {**message, "content": [*map(sender.convert, message["content"])]}
+        if any("image" in block or "document" in block for block in _flat([message]))
         else message
         for message in messages
     ]
 
 
-def _is_document(block: Any) -> bool:
-    return "document" in block and block["document"]["format"] not in TEXT_FORMATS
+def _flat(messages: list[Any]) -> Iterator[Any]:
+    """Yield the blocks of messages, and those of a tool's result instead of the result."""
+    for message in messages:
+        for block in message["content"]:
+            yield from block["toolResult"]["content"] if "toolResult" in block else [block]
 
 
 class _Sender:
     """Converts the blocks of one request; the first `excess` documents become notes."""
 
-    def __init__(self, accepted: Collection[str], excess: int) -> None:
+    def __init__(self, accepted: Collection[str]) -> None:
+        self.excess = 0
         self._accepted = accepted
-        self._excess = excess
         self._names = set[str]()
+
+    def is_document(self, block: Any) -> bool:
+        """Whether a block is a document that the model accepts, and no text."""
+        is_text = "document" in block and block["document"]["format"] in TEXT_FORMATS
+        return "document" in block and not is_text and not self._note(block)
 
     def convert(self, block: Any) -> Any:
         """Return a block that the model accepts."""
-        fields = block.get("image") or block.get("document")
-        if not fields:
-            return block
-        media_type = MEDIA_TYPES.get(fields["format"])
-        if media_type is not None and media_type not in self._accepted:
-            return {"text": f"[A file of type {media_type}, which this model does not accept]"}
-        if fields["source"].get("bytes") == b"":
-            return {"text": LOST}
+        if result := block.get("toolResult"):
+            content = [*map(self.convert, result["content"])]
+            return {"toolResult": {**result, "content": content}}
+        if note := self._note(block):
+            return {"text": note}
         if "document" not in block:
             return block
+        fields = block["document"]
         if fields["format"] in TEXT_FORMATS and "bytes" in fields["source"]:
             text = fields["source"]["bytes"].decode(errors="replace")
             return {"text": f"{fields['name']}.{fields['format']}:\n{text}"}
-        self._excess -= 1
-        if self._excess >= 0:
+        self.excess -= 1
+        if self.excess >= 0:
             return {"text": f"[The document {fields['name']}, which is no longer sent]"}
         return {"document": {**fields, "name": self._new_name(fields["name"])}}
+
+    def _note(self, block: Any) -> str:
+        """Return what replaces a file that cannot be sent, or an empty string."""
+        fields = block.get("image") or block.get("document")
+        if not fields:
+            return ""
+        media_type = MEDIA_TYPES.get(fields["format"])
+        if media_type is not None and media_type not in self._accepted:
+            return f"[A file of type {media_type}, which this model does not accept]"
+        return LOST if fields["source"].get("bytes") == b"" else ""
 
     def _new_name(self, name: str) -> str:
         new = name[:MAX_NAME]

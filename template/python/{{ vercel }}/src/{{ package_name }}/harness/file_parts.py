@@ -1,14 +1,14 @@
 """Files of a prompt in the format of the AI SDK."""
 
 from base64 import b64decode
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
 import ai
 
 from .contract import File
-from .files import TEXT_TYPES
+from .files import FORMATS, TEXT_TYPES
 from .models.file_types import MAX_DOCUMENTS
 
 LOST = "[A file that the session store has lost]"
@@ -41,33 +41,39 @@ def _bytes_of(data: str | bytes) -> bytes:
 
 
 def sendable(messages: Iterable[Message], accepted: Collection[str]) -> list[Message]:
-    """Return messages in which a note replaces each file that the model does not accept.
+    """Return messages whose files the model accepts, also in the results of tools.
 
-    A note also replaces all documents but the last MAX_DOCUMENTS.
+    A note replaces each file of another type, each file that the session store has lost, and all
+    documents but the last MAX_DOCUMENTS.
     """
     messages = [*messages]
-    excess = sum(map(_is_document, (part for it in messages for part in it.parts))) - MAX_DOCUMENTS
+
+    def note_for(part: Any) -> str:
+        """Return what replaces a file that cannot be sent, or an empty string."""
+        if part.kind != "file":
+            return ""
+        if part.media_type in FORMATS and part.media_type not in accepted:
+            return f"[A file of type {part.media_type}, which this model does not accept]"
+        return "" if part.data else LOST
+
+    def is_document(part: Any) -> bool:
+        is_file = part.kind == "file" and not part.media_type.startswith(("image/", "text/"))
+        return is_file and not note_for(part)
+
+    excess = sum(map(is_document, _flat(messages))) - MAX_DOCUMENTS
 
     def change(part: Any) -> Any:
         nonlocal excess
-        if part.kind != "file":
-            return part
-        if part.media_type not in accepted:
-            note = f"[A file of type {part.media_type}, which this model does not accept]"
+        if note := note_for(part):
             return ai.messages.TextPart(text=note)
-        if not part.data:
-            return ai.messages.TextPart(text=LOST)
-        excess -= _is_document(part)
-        if excess >= 0 and _is_document(part):
-            note = f"[The document {part.filename}, which is no longer sent]"
-            return ai.messages.TextPart(text=note)
+        if is_document(part):
+            excess -= 1
+            if excess >= 0:
+                note = f"[The document {part.filename}, which is no longer sent]"
+                return ai.messages.TextPart(text=note)
         return part
 
     return [_map_files(message, change) for message in messages]
-
-
-def _is_document(part: Any) -> bool:
-    return part.kind == "file" and not part.media_type.startswith(("image/", "text/"))
 
 
 def with_texts(messages: Iterable[Message]) -> list[Message]:
@@ -82,8 +88,30 @@ def with_texts(messages: Iterable[Message]) -> list[Message]:
     return [_map_files(message, change) for message in messages]
 
 
+def _flat(messages: Iterable[Message]) -> Iterator[Any]:
+    """Yield the parts of messages, and those of a tool's result instead of the result."""
+    for message in messages:
+        for part in message.parts:
+            content = _content_of(part)
+            yield from content.value if content else [part]
+
+
+def _content_of(part: Any) -> ai.messages.ContentOutput | None:
+    """Return the parts of a tool's result, as the model gets them, or None."""
+    value = part.get_model_input() if part.kind == "tool_result" else None
+    return value if isinstance(value, ai.messages.ContentOutput) else None
+
+
 def _map_files(message: Message, change: Callable[[Any], Any]) -> Message:
     """Return a message in which `change` has replaced parts, if it has files."""
-    if not any(part.kind == "file" for part in message.parts):
+    if not any(part.kind == "file" for part in _flat([message])):
         return message
-    return message.model_copy(update={"parts": [*map(change, message.parts)]})
+
+    def change_all(part: Any) -> Any:
+        content = _content_of(part)
+        if not content:
+            return change(part)
+        changed = ai.messages.ContentOutput(value=[*map(change, content.value)])
+        return part.model_copy(update={"model_input": changed, "model_input_kind": "special"})
+
+    return message.model_copy(update={"parts": [*map(change_all, message.parts)]})

@@ -163,14 +163,15 @@ export class EndpointStore implements DurableStore {
 
   async loadFiles(sessionId: string, names: readonly string[]): Promise<Files> {
     const files = new Map<string, Uint8Array>()
-    for (const name of names) {
+    const load = async (name: string) => {
       const { value } = await this.#client.loadSnapshot(sessionId, this.#scopeOf(name), LATEST)
       const { [FILE]: text } = stateOf(value)
-      if (typeof text !== 'string') continue
+      if (typeof text !== 'string') return
       const content = Buffer.from(text, 'base64')
       const isDamaged = content.toString('base64') !== text
       if (!isDamaged) files.set(name, content) // a damaged file counts as lost
     }
+    await Promise.all(names.map(load))
     return files
   }
 

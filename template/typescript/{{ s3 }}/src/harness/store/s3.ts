@@ -120,10 +120,11 @@ export class S3Store implements DurableStore {
   async loadFiles(sessionId: string, names: readonly string[]): Promise<Files> {
     const folder = this.#folder(sessionId) + FILES
     const files = new Map<string, Uint8Array>()
-    for (const name of names) {
+    const load = async (name: string) => {
       const content = await this.run((bucket) => bucket.getFile(folder + name, this.#maxBytes))
       if (content) files.set(name, content)
     }
+    await Promise.all(names.map(load))
     return files
   }
 

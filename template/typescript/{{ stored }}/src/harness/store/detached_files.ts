@@ -10,13 +10,13 @@ import { v7 as uuid7 } from 'uuid'
 
 import { type Files, UUID7 } from './base.ts'
 
-const RENEWAL_SECONDS = 21_600
+const RENEWAL_SECONDS = 21_600 // an older file is uploaded again
 const MIN_CHARS = 512 // a shorter text stays in the snapshot
 const NAME = `[0-9a-f]{64}\\.${UUID7.source.slice(1, -1)}` // without ^ and $
 const FIELD = '("(?:bytes|data|image)"\\s*:\\s*")'
 const CHAR = '[A-Za-z0-9+/_-]'
 // In JSON, a quote inside a string has a backslash: these patterns match only fields.
-// `{512,}` instead of `{512}` and `*` would overflow the stack for a large file.
+// `{512,}` would overflow the stack for a large file; `{512}` and `*` do not.
 const CONTENT = new RegExp(`${FIELD}(${CHAR}{${MIN_CHARS}}${CHAR}*={0,2})"`, 'g')
 const REFERENCE = new RegExp(`${FIELD}(sha256(?:-url)?):(${NAME})"`, 'g')
 // A text that looks like a reference gets one more "=": a reference has no "=".

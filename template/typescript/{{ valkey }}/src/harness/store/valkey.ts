@@ -181,7 +181,7 @@ export class ValkeyStore implements DurableStore {
   }
 
   async trimFiles(sessionId: string): Promise<void> {
-    await this.#write(sessionId, 'eval', TRIM, 1, this.#key(sessionId)).catch((error) => {
+    await this.#eval(TRIM, sessionId).catch((error) => {
       if (!(error instanceof StoreUnavailable)) throw error
       log('WARNING', `session ${sessionId}: old files were not deleted: ${error.message}`)
     })

@@ -35,10 +35,10 @@ interface StreamingOptions {
  * Return a model for `generateText` that reads its answers from their streams.
  *
  * `onPart` receives each part in order and returns it repaired, before the next part is read. An
- * incomplete answer or an ended
- * turn throws AgentError, so that the SDK runs no tools. A call that is rejected for its length
- * before any content is repeated with a shorter prompt. `producer` names the answering model if
- * `model` combines models; each of them must drop the others' reasoning, as `ownPrompt` does.
+ * incomplete answer or an ended turn throws AgentError, so that the SDK runs no tools. A call that
+ * is rejected for its length before any content is repeated with a shorter prompt. `producer` names
+ * the answering model if `model` combines models; each of them must drop the others' reasoning, as
+ * `ownPrompt` does.
  */
 export function streaming(
   model: LanguageModel,

@@ -153,12 +153,15 @@ class EndpointStore:
 
     async def load_files(self, session_id: str, names: Sequence[str]) -> Files:
         files = dict[str, bytes]()
-        for name in names:
+
+        async def load(name: str) -> None:
             answer = await self._endpoint.load_snapshot(session_id, self._scope_of(name), LATEST)
             content = _state_of(answer.value).get(FILE)
             if isinstance(content, str):
                 with suppress(ValueError):  # a damaged file counts as lost
                     files[name] = base64.b64decode(content, validate=True)
+
+        await asyncio.gather(*map(load, names))
         return files
 
     async def trim_files(self, session_id: str, dropped: Sequence[str] = ()) -> None:

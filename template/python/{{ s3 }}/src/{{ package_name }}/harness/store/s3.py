@@ -152,12 +152,13 @@ class S3Store:
 
     async def load_files(self, session_id: str, names: Sequence[str]) -> Files:
         folder = self._folder(session_id) + FILES
-        files = dict[str, bytes]()
-        for name in names:
-            get = partial(Bucket.get_file, key=folder + name, max_bytes=self._max_bytes)
-            if stored := await self.run(get):
-                files[name] = stored.snapshot
-        return files
+
+        async def load(name: str) -> Stored | None:
+            return await self.run(lambda bucket: bucket.get_file(folder + name, self._max_bytes))
+
+        loaded = await asyncio.gather(*map(load, names))
+        found = zip(names, loaded, strict=True)
+        return {name: stored.snapshot for name, stored in found if stored}
 
     async def trim_files(self, session_id: str, dropped: Sequence[str] = ()) -> None:
         folder = self._folder(session_id)

@@ -15,7 +15,7 @@ from uuid_utils import uuid7
 
 from .base import UUID7, Files
 
-RENEWAL_SECONDS = 21_600
+RENEWAL_SECONDS = 21_600  # an older file is uploaded again
 MIN_CHARS = 512  # a shorter text stays in the snapshot
 NAME = f"[0-9a-f]{{64}}\\.{UUID7}"
 FIELD = r'("(?:bytes|data|image)"\s*:\s*")'

@@ -197,7 +197,7 @@ class ValkeyStore:
 
     async def trim_files(self, session_id: str, dropped: Sequence[str] = ()) -> None:
         try:
-            await self._write(session_id, "EVAL", TRIM, 1, self._key(session_id))
+            await self._run(TRIM, session_id)
         except StoreUnavailable as error:
             log.warning("session %s: old files were not deleted: %s", session_id, error)
 
