@@ -28,6 +28,9 @@ AWS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": SENTINEL, "AWS_REGI
 TTL = 3600  # seconds that a session in Valkey lives
 PATIENT = 30  # seconds that a store may take, on a busy machine too
 
+LATEST = re.compile(rb'"is_latest": ?true')
+OF_FILE = b".file-"  # in the scope of a file at an endpoint
+
 STORES = ["valkey", "s3", "custom-rest", "custom-lambda"]
 
 SESSION_SCOPE = """\
@@ -434,7 +437,7 @@ class RestStore(CustomStore):
     @staticmethod
     def is_save(request: bytes) -> bool:
         is_post = re.search(rb"POST \S*/snapshots ", request)
-        return bool(is_post and re.search(rb'"is_latest": ?true', request))
+        return bool(is_post and LATEST.search(request) and OF_FILE not in request)
 
 
 class LambdaStore(CustomStore):
@@ -458,7 +461,7 @@ class LambdaStore(CustomStore):
     @staticmethod
     def is_save(request: bytes) -> bool:
         is_save = re.search(rb'"operation": ?"save_snapshot"', request)
-        return bool(is_save and re.search(rb'"is_latest": ?true', request))
+        return bool(is_save and LATEST.search(request) and OF_FILE not in request)
 
 
 KINDS: dict[str, type[Store]] = {
