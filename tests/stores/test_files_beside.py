@@ -3,6 +3,7 @@
 import json
 import random
 import signal
+import threading
 import time
 from base64 import b64encode
 from collections.abc import Callable
@@ -14,7 +15,8 @@ import pytest
 from tests.conformance.chat import Chat
 from tests.conformance.client import JSON, Reply
 from tests.conformance.provider import Provider
-from tests.stores.agents import Agents, Replica, on
+from tests.conformance.steps import Hold
+from tests.stores.agents import HASTY, Agents, Replica, on
 from tests.stores.conftest import FULL
 from tests.stores.servers import wait_for
 from tests.stores.stores import S3Store, Store
@@ -138,6 +140,60 @@ def test_the_model_is_told_that_a_file_is_lost(
     assert LOST in repr(later.calls("Three.")[-1].history)
     assert "the store has lost 1 of its files" in fresh.server.log
     assert say(later, "Four.").turn == 4
+
+
+@pytest.mark.spread
+def test_a_response_that_the_network_changed_is_read_again(
+    agents: Agents, chat: Chat, one: Replica
+) -> None:
+    content = b"%PDF-1.4\n" + bytes(random.Random(1).choices(b"abcdefgh", k=3000))
+    assert say(chat, "One.", ("a.pdf", "application/pdf", content)).turn == 1
+    fresh = agents.fresh(one.home)
+    is_encoded = one.home.store.name.startswith("custom")
+    part = b64encode(content)[600:700] if is_encoded else content[1000:1100]
+    fresh.proxy.spoil(part, "changed", 1)
+    later = on(fresh.server, chat)
+    assert say(later, "Two.").turn == 2
+    assert fresh.proxy.spoilt == 1
+    assert received(later, "Two.") == [content]
+    assert "lost" not in fresh.server.log
+
+
+@pytest.mark.spread
+def test_a_file_is_not_sent_again_when_the_cache_has_dropped_its_session(
+    agents: Agents, provider: Provider
+) -> None:
+    home = agents.home()
+    chat = Chat(agents.fresh(home, SESSION_CAPACITY=1).server, provider)
+    assert say(chat, "One.", A).turn == 1
+    names = home.store.files(chat.session).keys()
+    gate = threading.Event()
+    exchange = chat.start("Two.", [Hold(gate), "Two."], headers=JSON)
+    chat.call("Two.")
+    assert Chat(chat.server, provider).say("Other.").turn == 1
+    gate.set()
+    assert exchange.reply().turn == 2
+    assert home.store.files(chat.session).keys() == names
+
+
+@pytest.mark.spread
+@pytest.mark.stores("custom-rest", "custom-lambda")
+def test_a_file_stays_if_another_process_continues_a_save_whose_reply_is_lost(
+    agents: Agents, provider: Provider
+) -> None:
+    home = agents.home(attempts=2, timeout_ms=HASTY * 1000)
+    one, two = agents.fresh(home), agents.fresh(home)
+    chat = Chat(one.server, provider)
+    assert chat.say("One.", headers=JSON).turn == 1
+    one.proxy.at_save = "hold reply"
+    exchange = chat.send({"prompt": "Two." + chat.tag, "files": [sent(*A)]}, JSON)
+    one.proxy.wait_held()
+    assert say(on(two.server, chat), "Three.").turn == 3
+    assert exchange.reply().status in {409, 503}
+    one.proxy.reset()
+    later = on(agents.fresh(home).server, chat)
+    assert say(later, "Four.").turn == 4
+    assert received(later, "Four.") == [A[2]]
 
 
 @pytest.mark.spread

@@ -177,7 +177,12 @@ export class EndpointStore implements DurableStore {
 
   async trimFiles(sessionId: string, dropped: readonly string[] = []): Promise<void> {
     try {
-      for (const name of dropped) await this.#saveFile(sessionId, name, Buffer.of())
+      if (dropped.length === 0) return
+      if ((await this.checkpoints(sessionId)).length > 0) return // which may refer to the files
+      const latest = await this.#client.loadSnapshot(sessionId, this.#agent, LATEST)
+      const { value, raw = Buffer.of() } = latest
+      const unused = dropped.filter((name) => value !== null && !raw.includes(name))
+      for (const name of unused) await this.#saveFile(sessionId, name, Buffer.of())
     } catch (error) {
       if (!(error instanceof Conflict || error instanceof StoreUnavailable)) throw error
       log('WARNING', `session ${sessionId}: old files were not deleted: ${error.message}`)

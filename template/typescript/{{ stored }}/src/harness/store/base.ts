@@ -112,9 +112,9 @@ export interface DurableStore {
   /**
    * Delete the files that no snapshot of the session refers to; log a failure.
    *
-   * No snapshot refers to the files in `dropped`; a store that can find such files itself does not
-   * need the names. A store that uploads files before the snapshot keeps those of the last hour,
-   * which a running save may need.
+   * `dropped` are files that a save no longer needs; a store that can list its files does not need
+   * the names. A store that uploads files before the snapshot keeps those of the last hour, which a
+   * running save may need.
    */
   trimFiles(sessionId: string, dropped?: readonly string[]): Promise<void>
 

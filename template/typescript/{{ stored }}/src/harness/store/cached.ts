@@ -121,9 +121,13 @@ export class CachedStore implements SessionStore {
     saved: () => void,
   ): Promise<void> {
     if (this.#local) return await this.#local.save(sessionId, snapshot, expected, saved)
-    const known = this.#cache.get(sessionId)
-    const stored = known && known.revision === expected ? namesIn(known.snapshot) : []
-    const [detached, files] = detachFiles(snapshot, stored)
+    let stored = filesOf(this.#cache.get(sessionId), expected)
+    let [detached, files] = detachFiles(snapshot, stored)
+    if (files.size > 0 && expected !== null && !this.#cache.has(sessionId)) {
+      // Evicted during the turn.
+      stored = filesOf(await this.#store.load(sessionId).catch(fail), expected)
+      ;[detached, files] = detachFiles(snapshot, stored)
+    }
     const revision = await this.#save(sessionId, detached, expected, saved, files)
     this.#unknown.delete(sessionId)
     this.#cache.set(sessionId, { revision, snapshot: detached })
@@ -131,9 +135,7 @@ export class CachedStore implements SessionStore {
     saved()
     const used = namesIn(detached)
     const dropped = stored.filter((name) => !used.includes(name))
-    if (dropped.length === 0 && files.size === 0) return
-    const hasCheckpoints = this.#settings.checkpoints > 0 // which may refer to dropped files
-    await this.#store.trimFiles(sessionId, hasCheckpoints ? [] : dropped)
+    if (dropped.length > 0 || files.size > 0) await this.#store.trimFiles(sessionId, dropped)
   }
 
   /** Save, and return the revision, even of a save whose response was lost. */
@@ -211,8 +213,11 @@ export class CachedStore implements SessionStore {
 
   /** Return the files that exist. Throws AgentError if the snapshot is not the latest. */
   async #loadFiles(sessionId: string, stored: Stored, names: string[]): Promise<Files> {
-    const found = await this.#store.loadFiles(sessionId, names).catch(fail)
-    const files = new Map([...found].filter(([name, content]) => isIntact(name, content)))
+    const files = await this.#readFiles(sessionId, names)
+    const missing = names.filter((name) => !files.has(name))
+    // The network may have changed a response.
+    const again = missing.length > 0 ? await this.#readFiles(sessionId, missing) : []
+    for (const [name, content] of again) files.set(name, content)
     const lost = names.filter((name) => !files.has(name)).length
     if (lost > 0) {
       const latest = await this.#store.load(sessionId).catch(fail)
@@ -222,6 +227,12 @@ export class CachedStore implements SessionStore {
     }
     this.#cacheFiles(sessionId, files)
     return files
+  }
+
+  /** Return the files that exist and have the digest in their name. */
+  async #readFiles(sessionId: string, names: string[]): Promise<Map<string, Uint8Array>> {
+    const found = await this.#store.loadFiles(sessionId, names).catch(fail)
+    return new Map([...found].filter(([name, content]) => isIntact(name, content)))
   }
 
   #cacheFiles(sessionId: string, files: Files): void {
@@ -278,6 +289,11 @@ export class CachedStore implements SessionStore {
       return new AgentError('store_unavailable', '', `${message}: ${error.message}`)
     }
   }
+}
+
+/** Return the names of the files of the expected snapshot. */
+function filesOf(stored: Stored | null | undefined, expected: string | null): string[] {
+  return stored && stored.revision === expected ? namesIn(stored.snapshot) : []
 }
 
 /** Throw the AgentError that corresponds to an error of the store. */

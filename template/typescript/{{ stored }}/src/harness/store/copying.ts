@@ -103,7 +103,7 @@ export class Copy {
     await this.#target.save(id, snapshot, revision, null, files)
     const used = namesIn(snapshot)
     const dropped = present.filter((name) => !used.includes(name))
-    await this.#target.trimFiles(id, this.#checkpoints > 0 ? [] : dropped)
+    await this.#target.trimFiles(id, dropped)
     report.copied.push(id)
   }
 

@@ -166,8 +166,12 @@ class EndpointStore:
 
     async def trim_files(self, session_id: str, dropped: Sequence[str] = ()) -> None:
         try:
-            for name in dropped:
-                await self._save_file(session_id, name, b"")
+            if not dropped or await self.checkpoints(session_id):  # which may refer to the files
+                return
+            latest = await self._endpoint.load_snapshot(session_id, self._agent, LATEST)
+            for name in dropped if latest.value is not None else ():
+                if name.encode() not in latest.raw:
+                    await self._save_file(session_id, name, b"")
         except (Conflict, StoreUnavailable) as error:
             log.warning("session %s: old files were not deleted: %s", session_id, error)
 

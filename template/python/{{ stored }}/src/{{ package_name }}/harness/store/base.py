@@ -84,8 +84,8 @@ class DurableStore(Protocol):
     async def trim_files(self, session_id: str, dropped: Sequence[str] = ()) -> None:
         """Delete the files that no snapshot of the session refers to; log a failure.
 
-        No snapshot refers to the files in `dropped`; a store that can find such files itself does
-        not need the names. A store that uploads files before the snapshot keeps those of the last
+        `dropped` are files that a save no longer needs; a store that can list its files does not
+        need the names. A store that uploads files before the snapshot keeps those of the last
         hour, which a running save may need.
         """
 

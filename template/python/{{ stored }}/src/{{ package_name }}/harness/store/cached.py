@@ -148,9 +148,12 @@ class CachedStore:
         self, session_id: str, snapshot: bytes, expected: str | None, saved: OnSaved
     ) -> None:
         checkpoint = None
-        known = self._known.get(session_id)
-        stored = names_in(known.snapshot) if known and known.revision == expected else []
-        snapshot, files = detach_files(snapshot, stored)
+        whole = snapshot
+        stored = self._names(self._known.get(session_id), expected)
+        snapshot, files = detach_files(whole, stored)
+        if files and expected and session_id not in self._known:  # evicted during the turn
+            stored = self._names(await self._load(session_id), expected)
+            snapshot, files = detach_files(whole, stored)
         try:
             if self._settings.checkpoints:
                 checkpoint = id_after(await self._store.checkpoints(session_id))
@@ -170,8 +173,13 @@ class CachedStore:
         self._cache(session_id, files)
         saved()
         dropped = {*stored} - {*names_in(snapshot)}
-        if dropped or files:  # checkpoints may refer to dropped files
-            await self._store.trim_files(session_id, [] if checkpoint else [*dropped])
+        if dropped or files:
+            await self._store.trim_files(session_id, [*dropped])
+
+    @staticmethod
+    def _names(stored: Stored | None, expected: str | None) -> list[str]:
+        """Return the names of the files of the expected snapshot."""
+        return names_in(stored.snapshot) if stored and stored.revision == expected else []
 
     async def _with_files(self, session_id: str, stored: Stored) -> Stored:
         """Return a snapshot with its files; a file that the store has lost is empty."""
@@ -186,11 +194,9 @@ class CachedStore:
 
     async def _load_files(self, session_id: str, stored: Stored, names: Sequence[str]) -> Files:
         """Return the files that exist. Raises AgentError if the snapshot is not the latest."""
-        try:
-            found = await self._store.load_files(session_id, names)
-        except StoreUnavailable as error:
-            raise AgentError("store_unavailable", detail=str(error)) from None
-        files = {name: content for name, content in found.items() if is_intact(name, content)}
+        files = await self._read_files(session_id, names)
+        if missing := [*{*names} - {*files}]:  # the network may have changed a response
+            files |= await self._read_files(session_id, missing)
         if lost := {*names} - {*files}:
             latest = await self._load(session_id)
             if latest is None or latest.revision != stored.revision:  # a save dropped them since
@@ -198,6 +204,14 @@ class CachedStore:
             log.error("session %s: the store has lost %d of its files", session_id, len(lost))
         self._cache(session_id, files)
         return files
+
+    async def _read_files(self, session_id: str, names: Sequence[str]) -> dict[str, bytes]:
+        """Return the files that exist and have the digest in their name."""
+        try:
+            found = await self._store.load_files(session_id, names)
+        except StoreUnavailable as error:
+            raise AgentError("store_unavailable", detail=str(error)) from None
+        return {name: content for name, content in found.items() if is_intact(name, content)}
 
     def _cache(self, session_id: str, files: Files) -> None:
         for name, content in files.items():

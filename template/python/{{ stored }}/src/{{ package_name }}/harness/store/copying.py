@@ -95,8 +95,7 @@ class Copy:
                 revision = await self._target.save(id, earlier, revision, name, files)
                 files = NO_FILES
         await self._target.save(id, snapshot, revision, files=files)
-        dropped = {*present} - {*names_in(snapshot)}
-        await self._target.trim_files(id, [] if self._checkpoints else [*dropped])
+        await self._target.trim_files(id, [*{*present} - {*names_in(snapshot)}])
         report.copied.append(id)
 
     async def _load_files(self, id: str, snapshots: list[bytes], present: list[str]) -> Files:
