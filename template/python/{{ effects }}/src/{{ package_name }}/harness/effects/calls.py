@@ -6,7 +6,6 @@ import time
 from typing import Any
 from uuid import uuid4
 
-from ..contract import ToolCall
 from ..sessions.sessions import Stage
 from .functions import EffectFunction, canonical
 from .outbox import Outbox, unknown
@@ -134,9 +133,7 @@ class TurnCalls:
         call.status = "done"
         call.result = outcome.result
 
-    def _new_call(
-        self, function: EffectFunction, arguments: str, key: str, status: Any
-    ) -> Call:
+    def _new_call(self, function: EffectFunction, arguments: str, key: str, status: Any) -> Call:
         return Call(
             key=key,
             kind=function.kind,

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
@@ -95,9 +96,17 @@ async def _list(outbox: Any, ids: Iterable[str]) -> list[dict[str, Any]]:
                 continue
             is_late = call.status == "started" and now > call.until + SKEW_SECONDS
             status = "unknown" if is_late else call.status
-            row = {"session_id": id, "key": call.key, "status": status, "tool": call.tool}
-            row |= {"turn": call.turn, "age": int(now - call.at), "arguments": call.arguments}
-            rows.append(row)
+            rows.append(
+                {
+                    "session_id": id,
+                    "key": call.key,
+                    "status": status,
+                    "tool": call.tool,
+                    "turn": call.turn,
+                    "age": int(now - call.at),
+                    "arguments": call.arguments,
+                }
+            )
     return rows
 
 
@@ -112,9 +121,7 @@ async def _run_all(outbox: Any, ids: Iterable[str]) -> list[str]:
     return remaining
 
 
-async def _settle(
-    outbox: Any, ids: Iterable[str], key: str, decision: str, result: str
-) -> str:
+async def _settle(outbox: Any, ids: Iterable[str], key: str, decision: str, result: str) -> str:
     from .outbox import Outcome
     from .records import read_section
 
@@ -168,15 +175,11 @@ def _run(use: Use, ids: Iterable[str], *, loads_tools: bool = False) -> Any:
 
 
 def _check_id(id: str) -> None:
-    import re
-
     if not re.fullmatch(SESSION_ID, id):
         raise click.BadParameter(f"A session id must match {SESSION_ID}.")
 
 
-async def _use_store(
-    use: Use, own: Any, capabilities: list[Capability], ids: Iterable[str]
-) -> Any:
+async def _use_store(use: Use, own: Any, capabilities: list[Capability], ids: Iterable[str]) -> Any:
     settings: CoreSettings = own.settings
     for capability in capabilities:
         store = capability.session_store()

@@ -47,7 +47,7 @@ class Index(Protocol):
 class Outcome:
     """The outcome of a call; "removed" removes the record, because the call had no effect."""
 
-    status: Literal["done", "failed", "unknown", "removed"]
+    status: Literal["done", "failed", "unknown", "removed", "scheduled"]
     result: Any = None
 
 
@@ -99,15 +99,15 @@ class Outbox:
         section.remove({key for key, it in outcomes.items() if it.status == "removed"})
         for call in section.calls:
             outcome = outcomes.get(call.key)
-            if outcome and outcome.status != "removed" and call.is_open:
+            if outcome and outcome.status != "removed" and call.status != "done":
                 call.status = outcome.status
                 call.result = outcome.result
                 if call.status == "done":
                     call.arguments = {}
+                if call.status == "scheduled":  # a person wants a retry
+                    call.at = time.time()
 
-    def update(
-        self, session: Session, last: LastTurn, turn: Turn | None, shown: set[str]
-    ) -> None:
+    def update(self, session: Session, last: LastTurn, turn: Turn | None, shown: set[str]) -> None:
         """Update the records before a save; `turn` commits its calls and has shown `shown`."""
         id = session.id
         records = last["records"]
@@ -129,7 +129,8 @@ class Outbox:
             section.put(call)
         section.make_room(self.settings.max_effects, self.settings.max_effect_bytes)
         section.open = len(section.scheduled)
-        if self._closing.is_set() and section.owner == self.id or not section.open:
+        is_released = self._closing.is_set() and section.owner == self.id
+        if is_released or not section.open:
             section.owner = ""
         elif not is_foreign and (added or id in self._claims):
             section.owner = self.id
@@ -183,13 +184,11 @@ class Outbox:
         self.starts[session.id][call.key] = call
         try:
             await self.save(session.id)
-        except (AgentError, asyncio.CancelledError) as error:
-            # The store may have the record.
-            self.outcomes[session.id][call.key] = Outcome("removed")
-            self.watch(session.id)
-            if isinstance(error, AgentError):
-                message = f"{call.tool} did not run: {error}"
-                raise RuntimeError(message) from None
+        except AgentError as error:
+            self._withdraw(session.id, call)
+            raise RuntimeError(f"{call.tool} did not run: {error}") from None
+        except asyncio.CancelledError:
+            self._withdraw(session.id, call)
             raise
         finally:
             del self.starts[session.id][call.key]
@@ -198,9 +197,12 @@ class Outbox:
         task.add_done_callback(lambda _: self.running.pop(call.key, None))
         task.add_done_callback(_retrieve)
 
-    async def _run_started(
-        self, session: Session, function: EffectFunction, call: Call
-    ) -> Any:
+    def _withdraw(self, session_id: str, call: Call) -> None:
+        """Remove the start of a call that did not run: the store may have saved it."""
+        self.outcomes[session_id][call.key] = Outcome("removed")
+        self.watch(session_id)
+
+    async def _run_started(self, session: Session, function: EffectFunction, call: Call) -> Any:
         failure: BaseException | None = None
         result: Any = None
         try:
@@ -310,11 +312,9 @@ class Outbox:
             finally:
                 self._claims.discard(session_id)
             return 0
-        actor: str | None = snapshot["app_data"]["actor"]
-        return await self._try(Effect(waiting[0].key, session_id, actor, waiting[0].turn), waiting[0])
+        return await self._try(session_id, snapshot["app_data"]["actor"], waiting[0])
 
-    async def _try(self, effect: Effect, call: Call) -> float:
-        session_id = effect.session_id
+    async def _try(self, session_id: str, actor: str | None, call: Call) -> float:
         function = FUNCTIONS.get(call.tool)
         problem = "no function with `@after_commit` has this name"
         if function and function.kind == call.kind:
@@ -326,6 +326,7 @@ class Outbox:
         if function is None or problem:
             self.report(session_id, call, f"{problem}, so it waits")
             return MAX_PAUSE
+        effect = Effect(call.key, session_id, actor, call.turn)
         try:
             async with asyncio.timeout(self.settings.effect_timeout_seconds):
                 result = await function.run(effect, call.arguments)

@@ -90,7 +90,8 @@ class EffectIndex(Capability):
             await self._evaluate(REMOVE, self._key, session_id, score)
 
     async def has_ended(self, owner: str) -> bool:
-        return await self._evaluate(EXISTS, self._owner_key(owner)) == 0
+        found: int | None = await self._evaluate(EXISTS, self._owner_key(owner))
+        return found == 0
 
     async def _poll(self) -> None:
         while True:
