@@ -128,9 +128,7 @@ def after_commit(function: AsyncFunction) -> Tool:
     return _register(EffectFunction(function, "after_commit", None))
 
 
-def once(
-    function: AsyncFunction | None = None, *, reconcile: Reconcile | None = None
-) -> Any:
+def once(function: AsyncFunction | None = None, *, reconcile: Reconcile | None = None) -> Any:
     """Run the function in the turn; a repetition of the turn gets the recorded result.
 
     Put this decorator below the framework's decorator of tools. The function is async. A parameter

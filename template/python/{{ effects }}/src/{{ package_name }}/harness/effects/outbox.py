@@ -65,7 +65,7 @@ class Outbox:
         self.running: dict[str, asyncio.Task[Any]] = {}  # calls of `once` by key
         self.stages: dict[str, Stage] = {}  # of the running turns
         self._ids: dict[str, str] = {}  # of sections that no save has
-        self._workers: dict[str, asyncio.Task[None]] = {}
+        self.workers: dict[str, asyncio.Task[None]] = {}
         self._is_working: set[str] = set()
         self._claims: set[str] = set()  # the sessions whose next save claims their calls
         self._owned: set[str] = set()
@@ -253,12 +253,12 @@ class Outbox:
 
     def watch(self, session_id: str) -> None:
         """Run the scheduled calls of a session and save its outcomes, in a task."""
-        if session_id not in self._workers and not self._closing.is_set():
+        if session_id not in self.workers and not self._closing.is_set():
             work = self._work(session_id)
             # The context of a turn must not reach the calls.
             task = asyncio.create_task(work, context=Context())
-            self._workers[session_id] = task
-            task.add_done_callback(lambda _: self._workers.pop(session_id, None))
+            self.workers[session_id] = task
+            task.add_done_callback(lambda _: self.workers.pop(session_id, None))
 
     async def _work(self, session_id: str) -> None:
         failures = 0
@@ -382,7 +382,7 @@ class Outbox:
 
     async def close(self, seconds: float) -> None:
         """Finish running calls within `seconds`; leave the others to another process."""
-        tasks = [*self._workers.values(), *self.running.values()]
+        tasks = [*self.workers.values(), *self.running.values()]
         self._closing.set()
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=seconds)

@@ -105,9 +105,7 @@ class CachedStore:
         """
         if self._local:
             return await self._local.save(session_id, snapshot, expected, saved)
-        revision: str | None = await _uncancelled(
-            self._save(session_id, snapshot, expected, saved)
-        )
+        revision: str | None = await _uncancelled(self._save(session_id, snapshot, expected, saved))
         return revision
 
     async def end(self, session_id: str) -> None:
