@@ -48,15 +48,18 @@ def test_each_committed_call_has_its_effect_once_and_no_other_call_has(
     assert world.kills == kills
     world.finish(*(client.session for client in clients))
     for client in clients:
-        unknown = {call["key"] for call in world.records(client.session) if is_unknown(call)}
+        snapshot = str(world.home.store.snapshot(client.session))
         expected = {name for _, _, name in client.committed}
         for _, tool, name in client.committed:
             effects = world.service.effects(name)
             if tool.startswith("notify"):
                 assert effects == 1, (tool, name)
-            else:  # the model may have been told that the outcome is unknown
+            else:
                 assert effects <= 1, (tool, name)
-                assert effects == 1 or unknown, (tool, name)
+                is_reported = "did not run" in snapshot or "is unknown" in snapshot
+                if not (effects == 1 or is_reported):
+                    m=snapshot.index(name); print(snapshot[m-500:m+1500]); print(world.records(client.session))
+                assert effects == 1 or is_reported, (tool, name)
         for name in client.denied - expected:
             assert world.service.effects(name) == 0 or name.startswith("pay")
     names = {name for client in clients for _, _, name in client.committed}
@@ -83,10 +86,6 @@ def test_a_call_in_a_turn_has_its_effect_at_most_once_and_no_unknown_outcome_is_
             assert world.service.counts[key] == 1, name
             assert key in known, name
             assert known[key]["status"] == "done" or key in listed, known[key]
-
-
-def is_unknown(call: dict[str, object]) -> bool:
-    return call["status"] in {"started", "unknown"}
 
 
 def test_a_killed_process_leaves_its_effects_to_another(world: World) -> None:

@@ -16,6 +16,7 @@ from tests.stores.agents import Agents, Replica
 SETTINGS = {
     "EFFECT_TIMEOUT_SECONDS": 2,
     "STORE_TIMEOUT_SECONDS": 5,
+    "HISTORY_MESSAGES": 10_000,  # the tests look for the results that the model got
     "MAX_EFFECTS": 10_000,
     "MAX_EFFECT_BYTES": 100_000_000,
 }
@@ -54,6 +55,14 @@ class World:
         replica.server.stop()
         self.agents.discard(replica)
         self.replicas[at] = self.start()
+
+    def wait_idle(self, at: int) -> None:
+        """Wait until a replica runs no turn and no effect."""
+        server = self.replicas[at].server
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while server.get("/ping").json["status"] != "Healthy":
+            assert time.monotonic() < deadline, server.log
+            time.sleep(0.02)
 
     def records(self, session: str) -> list[dict[str, Any]]:
         """The records of a session, as the store has them."""
@@ -127,7 +136,15 @@ class Client:
             at = self.chosen.randrange(2)
             chat = chat.elsewhere(self.world.replicas[at].server)
             chat.script(text, [step], ["Done."])
-            reply = chat.post(body, key)
+            try:
+                reply = chat.post(body, key)
+            except TimeoutError:
+                import subprocess
+                print("HUNG", tool, fault, attempt, at, self.session, name)
+                for r in self.world.replicas:
+                    print("---- log", r.server._process.pid); print(r.server.log[-6000:])
+                print([ (c.outcome, c.prompt) for c in self.world.agents.provider.calls[-8:]])
+                raise
             if reply.status == 200 and "waiting" in reply.json:
                 reply = self._answer(chat, reply, name, key)
             if reply.status == 200 and "waiting" not in reply.json:
@@ -161,6 +178,7 @@ class Client:
         elif fault == "the client leaves":
             time.sleep(self.chosen.uniform(0, 0.2))
             exchange.leave()
+            self.world.wait_idle(at)
         elif fault in {"cut request", "cut reply"}:
             proxy.at_save = fault
             exchange.reply()
@@ -170,6 +188,7 @@ class Client:
             exchange.leave()
             time.sleep(0.3)
             proxy.reset()
+            self.world.wait_idle(at)
         elif fault == "a kill after the commit":
             exchange.reply()
             time.sleep(self.chosen.uniform(0, 0.02))

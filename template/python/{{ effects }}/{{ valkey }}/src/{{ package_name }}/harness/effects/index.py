@@ -144,4 +144,4 @@ class EffectIndex(Capability):
         assert store.collection
         prefix = cast(ValkeyConfig, store.collection.backend).key_prefix
         # Not the pattern of sessions, `<key_prefix>:<session_id>:agent:<agent_id>`.
-        return f"{prefix}-{name}:agent:{store.project.agent_id}"
+        return f"{prefix}-{name}:{store.project.agent_id}"
