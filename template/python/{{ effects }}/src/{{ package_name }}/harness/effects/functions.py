@@ -6,7 +6,7 @@ import json
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, get_type_hints, overload
 
 import click
 
@@ -128,7 +128,17 @@ def after_commit(function: AsyncFunction) -> Tool:
     return _register(EffectFunction(function, "after_commit", None))
 
 
-def once(function: AsyncFunction | None = None, *, reconcile: Reconcile | None = None) -> Any:
+@overload
+def once(function: AsyncFunction) -> Tool: ...
+
+
+@overload
+def once(*, reconcile: Reconcile) -> Callable[[AsyncFunction], Tool]: ...
+
+
+def once(
+    function: AsyncFunction | None = None, *, reconcile: Reconcile | None = None
+) -> Tool | Callable[[AsyncFunction], Tool]:
     """Run the function in the turn; a repetition of the turn gets the recorded result.
 
     Put this decorator below the framework's decorator of tools. The function is async. A parameter

@@ -67,6 +67,7 @@ class Outbox:
         self._ids: dict[str, str] = {}  # of sections that no save has
         self.workers: dict[str, asyncio.Task[None]] = {}
         self._is_working: set[str] = set()
+        self._again: set[str] = set()  # sessions to watch when their worker ends
         self._claims: set[str] = set()  # the sessions whose next save claims their calls
         self._owned: set[str] = set()
         self._ended: set[str] = set()  # processes
@@ -253,12 +254,21 @@ class Outbox:
 
     def watch(self, session_id: str) -> None:
         """Run the scheduled calls of a session and save its outcomes, in a task."""
-        if session_id not in self.workers and not self._closing.is_set():
-            work = self._work(session_id)
-            # The context of a turn must not reach the calls.
-            task = asyncio.create_task(work, context=Context())
-            self.workers[session_id] = task
-            task.add_done_callback(lambda _: self.workers.pop(session_id, None))
+        if self._closing.is_set():
+            return
+        if session_id in self.workers:
+            self._again.add(session_id)
+            return
+        # The context of a turn must not reach the calls.
+        task = asyncio.create_task(self._work(session_id), context=Context())
+        self.workers[session_id] = task
+        task.add_done_callback(lambda _: self._end_worker(session_id))
+
+    def _end_worker(self, session_id: str) -> None:
+        del self.workers[session_id]
+        if session_id in self._again:
+            self._again.discard(session_id)
+            self.watch(session_id)
 
     async def _work(self, session_id: str) -> None:
         failures = 0

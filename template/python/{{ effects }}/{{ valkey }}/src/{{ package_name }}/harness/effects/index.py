@@ -126,8 +126,10 @@ class EffectIndex(Capability):
     async def _evaluate(self, script: str, key: str, *values: Any) -> Any:
         """Return the result of a script, or None if the store failed."""
         assert self.store
+        # The client of Valkey can lose the cancellation of a task that connects.
+        call = asyncio.create_task(self.store.evaluate(script, key, *values))
         try:
-            return await self.store.evaluate(script, key, *values)
+            return await asyncio.shield(call)
         except StoreUnavailable as error:
             log.warning("the index of effects failed: %s", error)
             return None
