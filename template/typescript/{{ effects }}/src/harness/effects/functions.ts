@@ -30,14 +30,13 @@ export type Kind = 'after_commit' | 'once'
 /** Returns the result of the call with this key, or null if it had no effect and never will have. */
 export type Reconcile = (key: string) => Promise<unknown>
 
-/** A function of an effect. */
-export type Run<Input> = (input: Input, effect: Effect) => unknown
+type Run = (input: never, effect: Effect) => unknown
 
-export interface EffectFields {
+interface EffectFields {
   readonly name: string
   readonly kind: Kind
   readonly schema: ZodObject
-  readonly run: Run<never>
+  readonly run: Run
   readonly reconcile?: Reconcile | undefined
 }
 
@@ -47,7 +46,7 @@ export class EffectFunction {
   readonly kind: Kind
   readonly reconcile: Reconcile | undefined
   readonly #schema: ZodObject
-  readonly #run: Run<never>
+  readonly #run: Run
 
   /** Throws CommandError for a function that cannot be an effect. */
   constructor({ name, kind, schema, run, reconcile }: EffectFields) {

@@ -4,7 +4,6 @@
 // process runs them. Before a process runs scheduled calls, a save claims them for a limited time.
 
 import { AsyncLocalStorage } from 'node:async_hooks'
-import { setTimeout } from 'node:timers/promises'
 
 import { within } from '../capability.ts'
 import { AgentError, type Turn } from '../contract.ts'
@@ -17,10 +16,9 @@ import { canonical, type EffectFunction, FUNCTIONS, Rejected } from './functions
 import { type Call, NAME, newId, readCall, Section, SKEW_SECONDS } from './records.ts'
 import type { EffectSettings } from './settings.ts'
 
-/** In seconds; each further pause is twice as long. */
-export const pauses = { first: 0.5, longest: 30 }
-/** After failures of the store; later, the next opening of the session continues. */
-const MAX_PAUSES = 10
+const FIRST_PAUSE = 0.5 // seconds; each further pause is twice as long
+const MAX_PAUSE = 30
+const MAX_PAUSES = 10 // after failures of the store; later, the next opening continues
 const NOT_JSON = 'The call is done. Its result could not be recorded.'
 
 /** The sessions with open effects, for all processes. Methods do not throw. */
@@ -79,7 +77,7 @@ export class Outbox {
 
   /** Whether a call is running or an outcome is not saved. */
   get isBusy(): boolean {
-    const hasOutcomes = this.#outcomes.values().some(({ size }) => size > 0)
+    const hasOutcomes = [...this.#outcomes.values()].some(({ size }) => size > 0)
     return this.running.size > 0 || this.#working.size > 0 || hasOutcomes
   }
 
@@ -366,7 +364,7 @@ export class Outbox {
       await this.#finish(sessionId)
       return null
     }
-    if (isForeign) return Math.min(until + SKEW_SECONDS - now(), pauses.longest)
+    if (isForeign) return Math.min(until + SKEW_SECONDS - now(), MAX_PAUSE)
     const { effectTimeoutSeconds } = this.settings
     if (owner === this.id && until >= now() + effectTimeoutSeconds) {
       return await this.#try(sessionId, snapshot.app_data.actor, next)
@@ -385,11 +383,11 @@ export class Outbox {
     const effect = FUNCTIONS.get(call.tool)
     if (effect?.kind !== call.kind) {
       this.report(sessionId, call, 'no `afterCommit` tool has this name, so it waits')
-      return pauses.longest
+      return MAX_PAUSE
     }
     if ((await effect.parse(call.arguments)) === null) {
       this.report(sessionId, call, 'the parameters of the function have changed, so it waits')
-      return pauses.longest
+      return MAX_PAUSE
     }
     let outcome: Outcome
     try {
@@ -404,7 +402,7 @@ export class Outbox {
         log('WARNING', `effect ${call.tool} ${call.key}: ${reason}${placeOf(error)}`)
         const age = now() - call.at
         if (age < this.settings.effectRetrySeconds) {
-          return randomly(Math.min(Math.max(pauses.first, age / 2), pauses.longest))
+          return randomly(Math.min(Math.max(FIRST_PAUSE, age / 2), MAX_PAUSE))
         }
         outcome = { status: 'failed', result: reason }
       }
@@ -459,9 +457,8 @@ export class Outbox {
     this.#closing.abort()
     await within(seconds, () => Promise.allSettled(tasks)).catch(() => {})
     this.#end.abort(new Error('The process ends.'))
-    const unsaved = this.#outcomes.entries().filter(([, { size }]) => size > 0)
-    const ids = new Set([...unsaved.map(([id]) => id), ...this.#owned])
-    for (const id of ids) {
+    const unsaved = [...this.#outcomes].filter(([, { size }]) => size > 0)
+    for (const id of new Set([...unsaved.map(([id]) => id), ...this.#owned])) {
       await this.save(id).catch((error) => {
         if (!(error instanceof AgentError)) throw error
         log('WARNING', `effects were not saved: ${error.type} ${error.detail}`)
@@ -489,7 +486,7 @@ function openCalls(records: Records | undefined): number {
 
 /** Return the seconds to wait after a number of failures. */
 function pauseAfter(failures: number): number {
-  return randomly(Math.min(pauses.first * 2 ** (failures - 1), pauses.longest))
+  return randomly(Math.min(FIRST_PAUSE * 2 ** (failures - 1), MAX_PAUSE))
 }
 
 /** Return a random time between the half of `seconds` and `seconds`. */
@@ -515,6 +512,12 @@ function asJson(result: unknown): unknown {
 }
 
 async function isAbortedWithin(signal: AbortSignal, seconds: number): Promise<boolean> {
-  await setTimeout(seconds * 1000, undefined, { signal }).catch(() => {})
+  const { promise, resolve } = Promise.withResolvers<void>()
+  const wake = () => resolve()
+  const timer = setTimeout(wake, seconds * 1000)
+  signal.addEventListener('abort', wake)
+  if (!signal.aborted) await promise
+  clearTimeout(timer)
+  signal.removeEventListener('abort', wake)
   return signal.aborted
 }

@@ -1,60 +1,66 @@
-// Effects as the config of a Strands tool.
+// Effects as the config of Strands tools.
 
-import type { ZodObject, z } from 'zod'
+import type { JSONValue } from '@strands-agents/sdk'
+import type { z, ZodObject } from 'zod'
 
-import { type Reconcile, register, type Run } from './functions.ts'
+import { type Effect, type Kind, type Reconcile, register } from './functions.ts'
 
-/** The config of a tool; `callback` also gets the effect. */
-export interface EffectConfig<Schema extends ZodObject> {
+/** The config; `callback` also gets the effect. */
+export interface EffectConfig<Schema extends ZodObject, Output extends JSONValue> {
   /** The name of the tool, and of its recorded calls. */
   readonly name: string
   readonly description: string
   readonly inputSchema: Schema
-  readonly callback: Run<z.output<Schema>>
+  readonly callback: (input: z.output<Schema>, effect: Effect) => Output | Promise<Output>
 }
 
-/** The config of a tool whose outcome can be unknown. */
-export interface OnceConfig<Schema extends ZodObject> extends EffectConfig<Schema> {
+/** The config, and the function that asks the receiver about an earlier call. */
+export interface OnceConfig<Schema extends ZodObject, Output extends JSONValue> extends EffectConfig<
+  Schema,
+  Output
+> {
   readonly reconcile?: Reconcile
 }
 
-/** The config for `tool`. */
-interface ToolConfig<Schema extends ZodObject> {
+/** The config, for `tool`. */
+export interface ToolConfig<Schema extends ZodObject, Output extends JSONValue> {
   readonly name: string
   readonly description: string
   readonly inputSchema: Schema
-  readonly callback: (input: z.output<Schema>) => Promise<never>
+  readonly callback: (input: z.output<Schema>) => Promise<Output>
 }
 
 /**
  * Run the tool after the turn is saved, with retries; the model gets "scheduled".
  *
- * Pass the result to `tool`. Throw Rejected in `callback` to fail without a retry. Throws
- * CommandError for a config that cannot be an effect.
+ * Pass the result to `tool`. Throw Rejected to fail without a retry. Throws CommandError for a
+ * function that cannot be an effect.
  */
-export function afterCommit<Schema extends ZodObject>(
-  config: EffectConfig<Schema>,
-): ToolConfig<Schema> {
-  return configOf(config, 'after_commit')
+export function afterCommit<Schema extends ZodObject, Output extends JSONValue>(
+  config: EffectConfig<Schema, Output>,
+): ToolConfig<Schema, string> {
+  return make(config, 'after_commit')
 }
 
 /**
  * Run the tool in the turn; a repetition of the turn gets the recorded result.
  *
- * Pass the result to `tool`. Throw Rejected in `callback` if the receiver rejected the call: any
- * other error means that the outcome is unknown. Then `reconcile(key)` asks the receiver: it returns
- * the result, or null if the call had no effect and never will have, or throws. Throws CommandError
- * for a config that cannot be an effect.
+ * Pass the result to `tool`. Throw Rejected if the receiver rejected the call: any other error means
+ * that the outcome is unknown. Then `reconcile(key)` asks the receiver: it returns the result, or
+ * null if the call had no effect and never will have, or throws. Throws CommandError for a function
+ * that cannot be an effect.
  */
-export function once<Schema extends ZodObject>(config: OnceConfig<Schema>): ToolConfig<Schema> {
-  return configOf(config, 'once')
+export function once<Schema extends ZodObject, Output extends JSONValue>(
+  config: OnceConfig<Schema, Output>,
+): ToolConfig<Schema, Output> {
+  return make(config, 'once')
 }
 
-function configOf<Schema extends ZodObject>(
-  { callback: run, reconcile, ...config }: OnceConfig<Schema>,
-  kind: 'after_commit' | 'once',
-): ToolConfig<Schema> {
-  const { name, inputSchema: schema } = config
-  const callback = register({ name, kind, schema, run, reconcile })
-  return { ...config, callback: callback as (input: unknown) => Promise<never> }
+function make<Schema extends ZodObject, Result extends JSONValue>(
+  config: OnceConfig<Schema, JSONValue>,
+  kind: Kind,
+): ToolConfig<Schema, Result> {
+  const { name, description, inputSchema, callback: run, reconcile } = config
+  const callback = register({ name, kind, schema: inputSchema, run, reconcile })
+  return { name, description, inputSchema, callback } as ToolConfig<Schema, Result>
 }
