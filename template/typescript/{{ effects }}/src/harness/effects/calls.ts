@@ -171,8 +171,7 @@ export class TurnCalls {
     for (const other of [...this.#kept.scheduled, call]) section.put(other)
     if (section.makeRoom(maxEffects, maxEffectBytes)) return
     const limits = `MAX_EFFECTS=${maxEffects}, MAX_EFFECT_BYTES=${maxEffectBytes}`
-    const problem =
-      'this session has too many open effects, or their arguments are too large'
+    const problem = 'this session has too many open effects, or their arguments are too large'
     throw new Error(`${call.tool} did not run: ${problem} (${limits}).`)
   }
 }

@@ -41,13 +41,5 @@ export class Shop extends Capability {
         callback: (_, effect) => this.receiver.get('ticket', effect),
       }),
     ),
-    tool(
-      afterCommit({
-        name: 'weigh',
-        description: 'Weigh.',
-        inputSchema: z.object({ kilos: z.string().transform(Number) }),
-        callback: ({ kilos }) => kilos,
-      }),
-    ),
   ]
 }

@@ -42,13 +42,5 @@ export class Shop extends Capability {
         execute: (_, effect) => this.receiver.get('ticket', effect),
       }),
     ),
-    weigh: tool(
-      afterCommit({
-        name: 'weigh',
-        description: 'Weigh.',
-        inputSchema: z.object({ kilos: z.string().transform(Number) }),
-        execute: ({ kilos }) => kilos,
-      }),
-    ),
   }
 }

@@ -15,10 +15,10 @@ export interface EffectConfig<Schema extends ZodObject, Output extends JSONValue
 }
 
 /** The config, and the function that asks the receiver about an earlier call. */
-export interface OnceConfig<Schema extends ZodObject, Output extends JSONValue> extends EffectConfig<
-  Schema,
-  Output
-> {
+export interface OnceConfig<
+  Schema extends ZodObject,
+  Output extends JSONValue,
+> extends EffectConfig<Schema, Output> {
   readonly reconcile?: Reconcile
 }
 
