@@ -130,7 +130,7 @@ class Client:
             steps = [[step], [HANG]]
         chat.script(text, *steps)
         exchange = chat.send(body, key)
-        self._disturb(exchange, chat, text, at, fault)
+        self._disturb(exchange, at, fault)
         reply: Reply | None = None
         for attempt in range(12):
             at = self.chosen.randrange(2)
@@ -161,7 +161,7 @@ class Client:
         self.denied.discard(name)
         return chat.post({"approve": ids}, key)
 
-    def _disturb(self, exchange: Exchange, chat: Chat, text: str, at: int, fault: str) -> None:
+    def _disturb(self, exchange: Exchange, at: int, fault: str) -> None:
         proxy = self.world.replicas[at].proxy
         if fault == "a kill":
             time.sleep(self.chosen.uniform(0, 0.25))

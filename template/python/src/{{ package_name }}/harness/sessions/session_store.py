@@ -38,8 +38,9 @@ class SessionStore(Protocol):
     ) -> str | None:
         """Save if the stored revision is `expected` (None: no snapshot), then call `saved`.
 
-        Return the new revision. Otherwise raise and change nothing. Cancellation does not interrupt a save. If the store's
-        reply is lost, `save` raises, and the `load` that finds the snapshot calls `saved`.
+        Return the new revision. With another stored revision, raise and change nothing.
+        Cancellation does not interrupt a save. If the store's reply is lost, `save` raises, and the
+        `load` that finds the snapshot calls `saved`.
         """
 
     async def end(self, session_id: str) -> None:

@@ -71,7 +71,7 @@ class LastTurn(Marks):
     reply: str
     turns: list[TurnStart]  # the turns whose messages are in the session
     fork: NotRequired[Fork]
-    records: NotRequired[Records]  # a fork has none of the original's
+    records: NotRequired[Records]  # a fork starts without records
 
 
 @dataclass(frozen=True)
