@@ -21,7 +21,12 @@ from tests.support.rows import collected
 
 FULL = (pytest.mark.slow, pytest.mark.full)
 AGENTS = Path(__file__).with_name("agents")
-SHORT = {("strands-python", "valkey"), ("vercel-python", "custom-rest")}
+SHORT = {
+    ("strands-python", "valkey"),
+    ("strands-typescript", "custom-rest"),
+    ("vercel-python", "custom-rest"),
+    ("vercel-typescript", "valkey"),
+}
 STORES = ("valkey", "s3", "custom-rest")
 
 
@@ -32,7 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def with_effects(target: Target) -> Target:
     base = target.variant.partition("+")[0]
     answers = (("model", "openai-compatible"), ("extras", "[approval,effects]"))
-    agent = AGENTS / f"{base.replace('-', '_')}.py"
+    (agent,) = AGENTS.glob(f"{base.replace('-', '_')}.*")
     return replace(target, agent=agent, variant=f"{base}+effects", answers=answers)
 
 
@@ -46,7 +51,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             marks=pytest.mark.slow if (target.name, store) in SHORT else FULL,
         )
         for target in TARGETS
-        if not target.is_node
         for store in STORES
     ]
     metafunc.parametrize("agents", collected(metafunc.config, rows), indirect=True, scope="session")
