@@ -27,7 +27,8 @@ export interface SessionStore {
   /**
    * Save if the stored revision is `expected` (null: no snapshot), then call `saved`.
    *
-   * Return the new revision. Otherwise throw and change nothing. An abort does not interrupt a save.
+   * Return the new revision. With another stored revision, throw and change nothing. An abort does
+   * not interrupt a save.
    */
   save(
     id: string,

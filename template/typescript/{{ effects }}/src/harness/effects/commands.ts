@@ -14,15 +14,15 @@ import type { EffectSettings } from './settings.ts'
 
 const USAGE = `Usage: node src/main.ts effects COMMAND
 
-  list [SESSION]...           print the open and failed effects of the named sessions, or of all; a
-                              started effect is unknown when its time limit has passed
+  list [SESSION]...           print the open and failed effects of the named sessions, or of all;
+                              a started effect is unknown when its time limit has passed
     --arguments               also print the arguments
     --json                    print one JSON object
   run [SESSION]...            run the scheduled effects of the named sessions, or of all, for a
-                              scheduled job; exit with 1 if any remain
-  settle KEY DECISION         settle an effect: it is \`done\`, may run again (\`retry\`), or must not
-                              run (\`drop\`); \`retry\` lets the model's next identical call run, or
-                              runs a scheduled effect again
+                              job; exit with 1 if any remain
+  settle KEY DECISION         settle an effect: it is \`done\`, may run again (\`retry\`), or must
+                              not run (\`drop\`); \`retry\` lets the model's next identical call run,
+                              or runs a scheduled effect again
     --session ID              the session of the effect; saves the search
     --result TEXT             the result for the model, with \`done\``
 

@@ -27,7 +27,7 @@ export class Rejected extends Error {
 
 export type Kind = 'after_commit' | 'once'
 
-/** Returns the result of the call with this key, or null if it had no effect and never will have. */
+/** Returns the result of the call with this key; null: it had no effect and never will. */
 export type Reconcile = (key: string) => Promise<unknown>
 
 type Run = (input: never, effect: Effect) => unknown
