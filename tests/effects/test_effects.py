@@ -130,6 +130,7 @@ def test_a_person_settles_an_unknown_outcome(strict_world: World) -> None:
     assert effect["status"] == "unknown"
     assert "arguments" not in effect
     assert f"effect {effect['key']} of pay_blindly" in world.replicas[0].server.log
-    done = world.home.run("effects", "settle", effect["key"], "done", "--result", "Paid by hand.")
+    words = ("settle", effect["key"], "done", "--session", chat.session, "--result", "By hand.")
+    done = world.home.run("effects", *words)
     assert done.returncode == 0, done.stderr
     assert world.listed(chat.session) == []

@@ -18,7 +18,7 @@ from ..settings import CoreSettings
 Use = Callable[[Any, Iterable[str]], Awaitable[Any]]  # the Outbox and the ids of sessions
 SESSIONS = click.argument("ids", nargs=-1, metavar="[SESSION]...")
 NO_STORE = "Sessions are in the process of the agent, so other processes cannot read its effects."
-NO_LIST = "The sessions cannot be listed ({}). Name the sessions."
+NO_LIST = "The sessions cannot be listed ({}). Name the sessions (`settle`: --session)."
 
 
 @click.group()

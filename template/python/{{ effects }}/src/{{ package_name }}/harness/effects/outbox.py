@@ -291,7 +291,7 @@ class Outbox:
                 return
 
     async def step(self, session_id: str) -> float | None:
-        """Do the next piece of work; return the pause before the next step in seconds, or None at the end.
+        """Do the next piece of work; return the seconds to wait after it, or None at the end.
 
         Raises AgentError.
         """
