@@ -21,8 +21,8 @@ const USAGE = `Usage: node src/main.ts effects COMMAND
   run [SESSION]...            run the scheduled effects of the named sessions, or of all, for a
                               job; exit with 1 if any remain
   settle KEY DECISION         settle an effect: it is \`done\`, may run again (\`retry\`), or must
-                              not run (\`drop\`); \`retry\` lets the model's next identical call run,
-                              or runs a scheduled effect again
+                              not run (\`drop\`); \`retry\` lets the model's next identical call
+                              run, or runs a scheduled effect again
     --session ID              the session of the effect; saves the search
     --result TEXT             the result for the model, with \`done\``
 

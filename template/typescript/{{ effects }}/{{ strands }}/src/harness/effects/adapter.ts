@@ -46,9 +46,9 @@ export function afterCommit<Schema extends ZodObject, Output extends JSONValue>(
  * Run the tool in the turn; a repetition of the turn gets the recorded result.
  *
  * Pass the result to `tool`. Throw Rejected if the receiver rejected the call. Any other error
- * means that the outcome is unknown: then `reconcile(key)` asks the receiver. It returns the result,
- * or null if the call had no effect and never will have. Throws CommandError for a function that
- * cannot be an effect.
+ * means that the outcome is unknown: then `reconcile(key)` asks the receiver. It returns the
+ * result, or null if the call had no effect and never will have. Throws CommandError for a function
+ * that cannot be an effect.
  */
 export function once<Schema extends ZodObject, Output extends JSONValue>(
   config: OnceConfig<Schema, Output>,
