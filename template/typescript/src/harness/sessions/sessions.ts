@@ -43,7 +43,7 @@ export interface LastTurn {
   /** The turns whose messages are in the session. */
   turns: TurnStart[]
   fork?: Fork | undefined
-  /** A fork has none of the original's. */
+  /** A fork starts without records. */
   records?: Records
   /** Whether the store has lost all earlier turns. */
   restarted?: boolean

@@ -340,7 +340,7 @@ export class Outbox {
   }
 
   /**
-   * Do the next piece of work; return the seconds until the next one, or null at the end.
+   * Do the next piece of work; return the pause after it in seconds, or null at the end.
    *
    * Throws AgentError.
    */
