@@ -11,6 +11,7 @@ from hooks.variants import TARGETS
 from tests.installed import NODE, clean_environment, environment, link_environment, rendered
 
 BLOCK = re.compile(r"```(?:python|ts)\n(.*?)```", re.DOTALL)
+LAST_TOOL = re.compile(r"(?m)^((?:export const )?TOOLS.*\w)( ?[\]}])")
 TOOLS = {"pay": "pay", "send_email": "sendEmail", "open_ticket": "openTicket"}
 
 
@@ -39,7 +40,7 @@ def project(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     first = re.search(r"(?m)^(?:import|from) ", text)
     assert first
     text = text[: first.start()] + imported + text[first.start() :]
-    text, count = re.subn(r"(?m)^((?:export const )?TOOLS.*[\w{\[])( ?[\]}])", rf"\1, {listed}\2", text)
+    text, count = LAST_TOOL.subn(rf"\1, {listed}\2", text)
     assert count == 1, text
     agent.write_text(text)
     return project
@@ -48,9 +49,10 @@ def project(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 @pytest.mark.slow
 def test_the_tools_of_the_page_work_with_their_test(project: Path) -> None:
     if (project / "package.json").exists():
+        prettier = "node_modules/prettier/bin/prettier.cjs"
         commands = [
             [str(NODE), "--test", "tests/shop.test.ts"],
-            [str(NODE), "node_modules/prettier/bin/prettier.cjs", "--check", "src/shop.ts", "tests"],
+            [str(NODE), prettier, "--check", "src/shop.ts", "tests"],
             [str(NODE), "node_modules/typescript/bin/tsc"],
         ]
     else:
