@@ -77,7 +77,10 @@ def unsupported(reason: str, accepted: Collection[str]) -> AgentError:
 
 
 def read_files(value: object, settings: CoreSettings) -> tuple[File, ...]:
-    """Read the `files` of a request; `check_files` checks them. Raises AgentError."""
+    """Read the `files` of a request; `check_files` checks them. Raises AgentError.
+
+    Those of a form are `File`s.
+    """
     if not isinstance(value, list):
         raise AgentError("invalid_request", "Send files as a list.")
     check_count(len(value), settings)
@@ -92,6 +95,8 @@ def check_count(count: int, settings: CoreSettings) -> None:
 
 
 def _read_file(item: object, settings: CoreSettings) -> File:
+    if isinstance(item, File):
+        return item
     fields = item if isinstance(item, dict) else {}
     media_type = fields.get("media_type")
     name = fields.get("name", "")
@@ -107,8 +112,7 @@ def _read_file(item: object, settings: CoreSettings) -> File:
 
 def decode_file(media_type: str, data: str, name: str, settings: CoreSettings) -> File:
     """Return a file from its base64. Raises AgentError."""
-    # Browsers may add a parameter, such as charset.
-    media_type = well_formed(media_type.split(";")[0].strip().lower())
+    media_type = plain_type(media_type)
     label = File(media_type, b"", name).label
     if len(data) > (settings.max_file_bytes + 2) // 3 * 4:
         raise too_large(label, settings)
@@ -117,6 +121,11 @@ def decode_file(media_type: str, data: str, name: str, settings: CoreSettings) -
     except ValueError:
         raise AgentError("invalid_request", f"The data of {label} is not base64.") from None
     return File(media_type, content, name)
+
+
+def plain_type(media_type: str) -> str:
+    """Return a media type in lower case, without parameters, such as the charset of browsers."""
+    return well_formed(media_type.split(";")[0].strip().lower())
 
 
 def too_large(label: str, settings: CoreSettings) -> AgentError:
