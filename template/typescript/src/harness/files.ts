@@ -97,7 +97,11 @@ function unsupported(reason: string, accepted: readonly string[]): AgentError {
   return new AgentError('unsupported_file', `${reason}. ${advice}`)
 }
 
-/** Read the `files` of a request; `checkFiles` checks them. Throws AgentError. */
+/**
+ * Read the `files` of a request; `checkFiles` checks them. Throws AgentError.
+ *
+ * Those of a form are `File`s.
+ */
 export function readFiles(value: unknown, limits: Limits): File[] {
   if (!Array.isArray(value)) throw new AgentError('invalid_request', 'Send files as a list.')
   checkCount(value.length, limits)
@@ -111,6 +115,7 @@ export function checkCount(count: number, { maxFiles }: Limits): void {
 }
 
 function readFile(item: unknown, limits: Limits): File {
+  if (item instanceof File) return item
   const fields = Object(item) as Record<string, unknown>
   const { media_type: mediaType, name = '', data } = fields
   if ('url' in fields) {
@@ -127,8 +132,7 @@ function readFile(item: unknown, limits: Limits): File {
 
 /** Return a file from its base64. Throws AgentError. */
 export function decodeFile(mediaType: string, data: string, name: string, limits: Limits): File {
-  // Browsers may add a parameter, such as charset.
-  const type = mediaType.split(';')[0]!.trim().toLowerCase().toWellFormed()
+  const type = plainType(mediaType)
   const bytes = Buffer.from(data, 'base64') // ignores characters that are not base64
   const file = new File(type, bytes, name)
   if (data.length > Math.ceil(limits.maxFileBytes / 3) * 4) throw tooLarge(file.label, limits)
@@ -136,6 +140,11 @@ export function decodeFile(mediaType: string, data: string, name: string, limits
     throw new AgentError('invalid_request', `The data of ${file.label} is not base64.`)
   }
   return file
+}
+
+/** Return a media type in lower case, without parameters, such as the charset of browsers. */
+export function plainType(mediaType: string): string {
+  return mediaType.split(';')[0]!.trim().toLowerCase().toWellFormed()
 }
 
 function tooLarge(label: string, { maxFileBytes }: Limits): AgentError {
