@@ -74,7 +74,7 @@ function refuseType(request: IncomingMessage, types: readonly string[]): void {
   const isTyped = sent.length > 0 || request.method !== 'POST' // untyped POSTs get no preflight
   const isFromPage = origin !== undefined || !isSameSite(request)
   if (isFromPage && !(isListed && isTyped)) {
-    const what = `A request with an Origin needs Content-Type: ${types.join(' or ')}.`
+    const what = `A request from a web page needs Content-Type: ${types.join(' or ')}.`
     throw new AgentError('invalid_request', what)
   }
 }

@@ -81,7 +81,7 @@ def _refuse_type(request: Request, types: Sequence[str]) -> None:
     sent = [value.split(";")[0].strip().lower() for value in get("content-type")]
     is_typed = sent or request.method != "POST"  # browsers send untyped POSTs without preflight
     if is_from_page and not (is_typed and {*sent} <= {*types}):
-        what = f"A request with an Origin needs Content-Type: {' or '.join(types)}."
+        what = f"A request from a web page needs Content-Type: {' or '.join(types)}."
         raise AgentError("invalid_request", what)
 
 
