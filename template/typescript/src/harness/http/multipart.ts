@@ -46,7 +46,7 @@ export function readForm(
       if (fields.has(name)) throw repeated(name)
       fields.set(name, part.bytes)
     } else if (name === 'files') {
-      const sentType = part.headers['content-type'] ?? 'text/plain'
+      const sentType = part.headers['content-type'] || 'text/plain'
       files.push(new File(plainType(sentType), part.bytes, fileName))
     } else {
       const message = `Send a file in the field "files", not ${label(name)}.`

@@ -3,7 +3,7 @@
 import re
 
 from python_multipart.exceptions import FormParserError
-from python_multipart.multipart import MultipartCallbacks, MultipartParser, parse_options_header
+from python_multipart.multipart import MultipartParser, parse_options_header
 
 from ..contract import AgentError, File, escape_invisible
 from ..files import plain_type
@@ -35,15 +35,19 @@ class _Reader:
         self.is_complete = False
         self.header = b""
 
-    @property
-    def callbacks(self) -> MultipartCallbacks:
-        return {
-            "on_part_begin": self.begin_part,
-            "on_header_field": self.read_header,
-            "on_header_value": self.read_value,
-            "on_part_data": self.read_data,
-            "on_end": self.end,
-        }
+    def read(self, body: bytes, boundary: bytes) -> None:
+        """Read a whole form. Raises FormParserError."""
+        parser = MultipartParser(
+            boundary,
+            {
+                "on_part_begin": self.begin_part,
+                "on_header_field": self.read_header,
+                "on_header_value": self.read_value,
+                "on_part_data": self.read_data,
+                "on_end": self.end,
+            },
+        )
+        parser.write(body)
 
     def begin_part(self) -> None:
         if len(self.parts) == self.max_parts:
@@ -79,7 +83,7 @@ def read_form(
         raise AgentError("invalid_request", message)
     reader = _Reader(settings.max_files + MAX_FIELDS)
     try:
-        MultipartParser(boundary, reader.callbacks).write(body)
+        reader.read(body, boundary)
     except FormParserError:
         raise _invalid() from None
     if not reader.is_complete:
