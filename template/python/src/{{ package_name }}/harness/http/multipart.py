@@ -19,11 +19,7 @@ class _Part:
 
     def __init__(self) -> None:
         self.headers: dict[bytes, bytes] = {}
-        self.chunks: list[bytes] = []
-
-    @property
-    def data(self) -> bytes:
-        return b"".join(self.chunks)
+        self.data = bytearray()
 
 
 class _Reader:
@@ -61,7 +57,7 @@ class _Reader:
         self.parts[-1].headers[self.header] = body[start:end]
 
     def read_data(self, body: bytes, start: int, end: int) -> None:
-        self.parts[-1].chunks.append(body[start:end])
+        self.parts[-1].data += body[start:end]
 
     def end(self) -> None:
         self.is_complete = True
@@ -95,10 +91,10 @@ def read_form(
         if file_name is None:
             if name in fields:
                 raise _repeated(name)
-            fields[name] = part.data
+            fields[name] = bytes(part.data)
         elif name == "files":
             sent_type = part.headers.get(b"content-type", b"text/plain").decode("latin-1")
-            files.append(File(plain_type(sent_type), part.data, file_name))
+            files.append(File(plain_type(sent_type), bytes(part.data), file_name))
         else:
             message = f'Send a file in the field "files", not {label(name)}.'
             raise AgentError("invalid_request", message)
