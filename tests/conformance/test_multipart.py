@@ -129,8 +129,8 @@ def test_a_file_without_a_type_is_text(chat: Chat, head: bytes) -> None:
 
 
 def test_the_limits_of_json_apply(fleet: Fleet, chat: Chat) -> None:
-    limits = {"MAX_FILES": 2, "MAX_FILE_BYTES": 1000, "MAX_BODY_BYTES": 5000}
-    limited = chat.elsewhere(fleet.shared(**limits))
+    server = fleet.shared(MAX_FILES=2, MAX_FILE_BYTES=1000, MAX_BODY_BYTES=5000)
+    limited = chat.elsewhere(server)
     big = ("big.txt", "text/plain", b"a" * 1001)
     for files, message in (
         ([PHOTO] * 3, "Send at most 2 files with a prompt."),
