@@ -190,6 +190,11 @@ def test_the_names_of_files_are_only_names(chat: Chat) -> None:
             id="many files",
         ),
         pytest.param(
+            form(part("files", b"\r\n--edge-" * 500_000, b'; filename="a"')),
+            "form",
+            id="boundaries in a file",
+        ),
+        pytest.param(
             form(part("prompt", b"Hello.", b'; filename="prompt.txt"')),
             'Send a file in the field "files", not "prompt".',
             id="a prompt in a file",

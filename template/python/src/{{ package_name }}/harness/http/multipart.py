@@ -25,8 +25,7 @@ class _Part:
 class _Reader:
     """Collects the parts of a form. The parser reports each header as a whole."""
 
-    def __init__(self, max_parts: int) -> None:
-        self.max_parts = max_parts
+    def __init__(self) -> None:
         self.parts: list[_Part] = []
         self.is_complete = False
         self.header = b""
@@ -46,8 +45,6 @@ class _Reader:
         parser.write(body)
 
     def begin_part(self) -> None:
-        if len(self.parts) == self.max_parts:
-            raise AgentError("invalid_request", f"Send at most {self.max_parts} parts in a form.")
         self.parts.append(_Part())
 
     def read_header(self, body: bytes, start: int, end: int) -> None:
@@ -77,7 +74,11 @@ def read_form(
     if not re.fullmatch(BOUNDARY, boundary):
         message = "Send the boundary of the form, 1 to 70 characters, in its Content-Type."
         raise AgentError("invalid_request", message)
-    reader = _Reader(settings.max_files + MAX_FIELDS)
+    max_parts = settings.max_files + MAX_FIELDS
+    # Count first: the parser is slow for a body that consists of boundaries.
+    if body.count(b"\r\n--" + boundary) > max_parts:
+        raise AgentError("invalid_request", f"Send at most {max_parts} parts in a form.")
+    reader = _Reader()
     try:
         reader.read(body, boundary)
     except FormParserError:
