@@ -8,8 +8,9 @@ from .fields import INTEGRAL, Reference, Region, SecretRef, Strict, matches, mis
 from .memory_backend import PLACEHOLDERS, RetrievalConfig, check_retrieval
 from .reader import Document, Findings
 
-# A memory's id looks like a path, but is not a reference to a secret. AWS appends ten random letters
-# and digits to its name; a word of ten lower-case letters, such as "identifier", is not random.
+# A memory's id looks like a path, but is not a reference to a secret. AWS appends ten random
+# letters and digits to its name; a word of ten lower-case letters, such as "identifier", is not
+# random.
 MEMORY_ID = "[A-Za-z][A-Za-z0-9_-]{0,99}-(?=[a-z]*[A-Z0-9])[A-Za-z0-9]{10}$"
 MemoryReference = Annotated[
     Reference,
