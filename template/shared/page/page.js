@@ -242,6 +242,7 @@ class Conversation {
     this.last = null // the reply of the last turn
     this.log = element('div', 'log')
     this.log.setAttribute('role', 'log')
+    this.log.ariaLabel = 'Prompts and replies'
     new ResizeObserver(() => scrollDown()).observe(this.log)
   }
 
@@ -602,6 +603,7 @@ class Conversation {
     const stop = (this.stop = new AbortController())
     reply.node.ariaBusy = 'true'
     this.log.classList.add('busy')
+    this.log.ariaBusy = 'true'
     scrollDown(true)
     show()
     try {
@@ -624,6 +626,7 @@ class Conversation {
     }
     reply.node.ariaBusy = 'false'
     this.log.classList.remove('busy')
+    this.log.ariaBusy = 'false'
     this.stop = null
     if (this === current && find('keys').textContent === RUNNING) hint('')
     if (isListed(this.session)) show()

@@ -35,6 +35,11 @@ export interface LastTurn {
   reply: string
   /** The turns whose messages are in the session. */
   turns: TurnStart[]
+  /**
+   * Whether another program wrote the session and named no actor: the actor of the next turn owns
+   * it.
+   */
+  ownerless?: boolean
   fork?: Fork | undefined
   /** Whether the store has lost all earlier turns. */
   restarted?: boolean
@@ -149,7 +154,9 @@ export class Session {
     this.stored = stored
     this.snapshot = snapshot
     this.last = snapshot?.app_data ?? null
-    if (this.last && this.last.actor !== actor) throw new AgentError('session_forbidden')
+    if (this.last && this.last.actor !== actor && !this.last.ownerless) {
+      throw new AgentError('session_forbidden')
+    }
     this.number = this.last?.turn ?? 0
     this.data = { messages: [], ...snapshot?.data }
     this.turns = this.last?.turns ?? findTurns(this.data)

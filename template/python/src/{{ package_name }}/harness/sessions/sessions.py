@@ -64,6 +64,8 @@ class LastTurn(Marks):
     key: str | None
     reply: str
     turns: list[TurnStart]  # the turns whose messages are in the session
+    # Another program wrote the session and named no actor: the actor of the next turn owns it.
+    ownerless: NotRequired[bool]
     fork: NotRequired[Fork]
 
 
@@ -155,7 +157,7 @@ class Session:
         self.sessions = sessions
         self._stored, self.snapshot = loaded
         self.last: LastTurn | None = self.snapshot["app_data"] if self.snapshot else None
-        if self.last and self.last["actor"] != actor:
+        if self.last and self.last["actor"] != actor and not self.last.get("ownerless"):
             raise AgentError("session_forbidden")
         self.number = self.last["turn"] if self.last else 0
         self.data: Data = {"messages": []} | (self.snapshot["data"] if self.snapshot else {})

@@ -283,7 +283,7 @@ function toWire(snapshot: string): Fields {
  * Snapshots of other runtimes have version "1" and may lack `app_data`.
  */
 function fromWire(snapshot: Fields, manifest: Fields | null): string {
-  const app_data = { actor: null, turn: 1, key: null, reply: '' }
+  const app_data = { actor: null, turn: 1, key: null, reply: '', ownerless: true }
   const restored = isObject(snapshot.data) ? withRecord(snapshot, snapshot.data) : snapshot
   const value: Fields = { ...(snapshot.schema_version === '1' && { app_data }), ...restored }
   const version = manifest ? manifest.schema_version : '1.0'

@@ -72,8 +72,8 @@ DATA_FIELDS = {"messages", "state", "system_prompt"}
 RECORD = "_agent_template_session"
 FILE = "file_base64"  # the key in `data.state` of a file's snapshot
 NOT_MARKED = "the endpoint did not store the marker of a quarantined snapshot in `data.state`"
-# Default `app_data` for snapshots of other runtimes, which do not count turns.
-DEFAULT_APP_DATA = {"actor": None, "turn": 1, "key": None, "reply": ""}
+# Default `app_data` for snapshots of other runtimes, which do not count turns or name an actor.
+DEFAULT_APP_DATA = {"actor": None, "turn": 1, "key": None, "reply": "", "ownerless": True}
 
 
 class EndpointStore:
