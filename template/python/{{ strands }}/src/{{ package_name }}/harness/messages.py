@@ -6,7 +6,7 @@ import re
 import secrets
 from base64 import urlsafe_b64decode
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterable, Collection, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable
 from contextlib import suppress
 from copy import deepcopy
 from hashlib import sha256
