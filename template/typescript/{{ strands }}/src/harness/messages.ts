@@ -202,11 +202,7 @@ function textOf({ content }: CitationsBlock): TextBlock[] {
 }
 
 /** Repair the answers of an agent's model, and reject invalid calls. */
-export function repairAnswers(
-  agent: Agent,
-  settings: CoreSettings,
-  accepted: AcceptedTypes,
-): void {
+export function repairAnswers(agent: Agent, settings: CoreSettings, accepted: AcceptedTypes): void {
   agent.addMiddleware(InvokeModelStage, async function* (context, next) {
     const { model } = context
     const checkedModel = model instanceof CheckedModel ? model : new CheckedModel(model)

@@ -104,11 +104,7 @@ function messagesOf(data: Record<string, JSONValue>, turn: Turn): MessageData[] 
 }
 
 /** Return a new agent with a copy of the session. */
-function agentOf(
-  runtime: Runtime,
-  { turn, data: stored }: Stage,
-  accepted: AcceptedTypes,
-): Agent {
+function agentOf(runtime: Runtime, { turn, data: stored }: Stage, accepted: AcceptedTypes): Agent {
   const { SYSTEM_PROMPT, INTERVENTIONS = [] } = runtime.agent
   const agent = new Agent({
     systemPrompt: SYSTEM_PROMPT,
