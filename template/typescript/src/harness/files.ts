@@ -92,7 +92,7 @@ function checkImage({ data, label }: File): void {
 }
 
 /** Return the error for a type that is not accepted. */
-function unsupported(reason: string, accepted: readonly string[]): AgentError {
+export function unsupported(reason: string, accepted: readonly string[]): AgentError {
   const advice = accepted.length > 0 ? `Send one of: ${accepted.join(', ')}.` : 'Send no files.'
   return new AgentError('unsupported_file', `${reason}. ${advice}`)
 }

@@ -14,7 +14,8 @@ import { causesOf, describe, log, placeOf } from './log.ts'
 import { checkMessages, marksOf, repairAnswers, textIn } from './messages.ts'
 import type { Runtime } from './modules.ts'
 import type { Data as Kept, Stage, TurnAnswer } from './sessions/sessions.ts'
-import { shortenRequests } from './models/shortening.ts'
+import { AcceptedTypes } from './models/rejected_files.ts'
+import { mendRequests } from './models/shortening.ts'
 
 const OUTPUT_TOOL = 'strands_structured_output' // the SDK's name
 const STOPS = ['toolUse', 'maxTokens', 'contentFiltered', 'limitTurns']
@@ -34,9 +35,10 @@ export interface Interrupted {
 /** Run the agent; return the new snapshot and the messages of the turn. */
 export async function answerTurn(runtime: Runtime, stage: Stage): Promise<TurnAnswer> {
   const { turn } = stage
-  const agent = agentOf(runtime, stage)
+  const accepted = new AcceptedTypes(runtime.fileTypes, turn.request.files)
+  const agent = agentOf(runtime, stage, accepted)
   const shortening = new Shortening(stage)
-  shortenRequests(agent, shortening)
+  mendRequests(agent, shortening, accepted)
   const { FINAL_TOOLS = [] } = runtime.agent
   const ending = endingOf(agent, turn.request.output ? [] : FINAL_TOOLS)
   try {
@@ -102,7 +104,7 @@ function messagesOf(data: Record<string, JSONValue>, turn: Turn): MessageData[] 
 }
 
 /** Return a new agent with a copy of the session. */
-function agentOf(runtime: Runtime, { turn, data: stored }: Stage): Agent {
+function agentOf(runtime: Runtime, { turn, data: stored }: Stage, accepted: AcceptedTypes): Agent {
   const { SYSTEM_PROMPT, INTERVENTIONS = [] } = runtime.agent
   const agent = new Agent({
     systemPrompt: SYSTEM_PROMPT,
@@ -112,7 +114,7 @@ function agentOf(runtime: Runtime, { turn, data: stored }: Stage): Agent {
     retryStrategy: null, // a retry would repeat sent chunks
     ...runtime.prepare(turn),
   })
-  repairAnswers(agent, runtime.settings, runtime.fileTypes)
+  repairAnswers(agent, runtime.settings, accepted)
   agent.addHook(AfterToolCallEvent, ({ tool, error }) => {
     const name = tool?.name ?? 'that does not exist' // log no invented names
     if (error) log('WARNING', `tool ${name}: ${describe(error)}${placeOf(error)}`)

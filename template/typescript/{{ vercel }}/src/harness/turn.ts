@@ -12,6 +12,7 @@ import { Calls, checkMessages, restored, selfContained } from './messages.ts'
 import type { Part } from './echo_model.ts'
 import type { Options, Runtime } from './modules.ts'
 import type { Stage, TurnAnswer } from './sessions/sessions.ts'
+import { AcceptedTypes } from './models/rejected_files.ts'
 import { ShorterPrompts } from './models/shortening.ts'
 import { modelError, streaming } from './models/streaming.ts'
 
@@ -71,6 +72,7 @@ async function stream(
   const { output } = turn.request
   const final = output ? [] : FINAL_TOOLS
   const calls = new Calls(staged, options.tools, runtime.settings)
+  const accepted = new AcceptedTypes(runtime.fileTypes, turn.request.files)
   const failures: unknown[] = [] // of callbacks, whose errors the SDK drops
   let size = 0
   const onPart = async (sent: Part) => {
@@ -104,8 +106,7 @@ async function stream(
     return part
   }
   const read = (model: Options['model']) => {
-    const { fileTypes } = runtime
-    return streaming(model, stop, onPart, prompts, { retries: maxRetries, fileTypes, producer })
+    return streaming(model, stop, onPart, prompts, { retries: maxRetries, accepted, producer })
   }
   /** End the turn with a tool's result as the reply. */
   const end = async (result: string, messages: readonly ModelMessage[]) => {
