@@ -23,7 +23,7 @@ import yaml
 
 from tests.conformance.chat import CANARY, Chat
 from tests.conformance.provider import Provider
-from tests.conformance.steps import Call, End, Hold, Refuse
+from tests.conformance.steps import Call, End, Hold, Refuse, Step
 from tests.conformance.targets import TARGETS, Target, chat_completions, converse
 from tests.conformance.wires import DETAIL
 from tests.stores.agents import Home, command
@@ -358,7 +358,7 @@ def test_a_judge_without_a_verdict_is_an_error_and_no_failure(
     model = evals.real["MODEL"]
     asked = "user: Be polite.\nagent: Thank you.\n\nThe sentence: It is polite."
     provider.script("Be polite.", ["Thank you."], endless=True)
-    answers = {
+    answers: dict[str, Step] = {
         "neither yes nor no: Perhaps.": ["Perhaps."],
         "incomplete: Yes, it": ["Yes, it", End("length")],
         "unavailable": [Refuse(400)],
