@@ -76,8 +76,6 @@ async def fetch_files(
     `check_size` is called with the number of bytes of all files so far. Raises its errors, and
     AgentError: `invalid_request` for a file that cannot be fetched, or `payload_too_large`.
     """
-    if not any(isinstance(file, FileUrl) for file in files):
-        return files
     total = sum(len(file.data) for file in files)
 
     async def fetch(index: int, file: File) -> File:
@@ -130,11 +128,13 @@ async def _download(
     url = _parse(file.url, settings.file_hosts)
     for _ in range(MAX_REDIRECTS + 1):
         try:
-            async with httpx2.AsyncHTTPTransport(_ssl_context()) as transport:
-                async with aclosing(await _get(url, transport)) as response:
-                    location = response.headers.get("Location", "")
-                    if response.status_code not in REDIRECTS or not location:
-                        return await _read(response, file, settings, count)
+            async with (
+                httpx2.AsyncHTTPTransport(_ssl_context()) as transport,
+                aclosing(await _get(url, transport)) as response,
+            ):
+                location = response.headers.get("Location", "")
+                if response.status_code not in REDIRECTS or not location:
+                    return await _read(response, file, settings, count)
         except (httpx2.TransportError, OSError, UnicodeError) as error:
             raise _NotFetchedError("the host did not send the file.") from error
         try:

@@ -95,19 +95,17 @@ def check_count(count: int, settings: CoreSettings) -> None:
 
 def _read_file(item: object, settings: CoreSettings) -> File:
     fields = item if isinstance(item, dict) else {}
-    media_type = fields.get("media_type")
     name = fields.get("name", "")
     data = fields.get("data")
     url = fields.get("url")
-    if isinstance(url, str) and isinstance(name, str) and "data" not in fields:
-        media_type = fields.get("media_type", "")
-        if isinstance(media_type, str):
+    media_type = fields.get("media_type", "" if "url" in fields else None)
+    if isinstance(media_type, str) and isinstance(name, str):
+        if isinstance(data, str) and "url" not in fields:
+            return decode_file(media_type, data, name, settings)
+        if isinstance(url, str) and "data" not in fields:
             return FileUrl(media_type=type_without_parameters(media_type), name=name, url=url)
-    is_data = isinstance(media_type, str) and isinstance(name, str) and "url" not in fields
-    if not is_data or not isinstance(data, str):
-        message = "Send each file as {media_type, name, data}, with its data in base64, or as {url}."
-        raise AgentError("invalid_request", message)
-    return decode_file(media_type, data, name, settings)
+    message = "Send each file as {media_type, name, data}, with its data in base64, or as {url}."
+    raise AgentError("invalid_request", message)
 
 
 def type_without_parameters(media_type: str) -> str:

@@ -19,6 +19,7 @@ from .contract import (
     AgentError,
     Change,
     Emit,
+    FileUrl,
     Json,
     Turn,
     TurnRequest,
@@ -209,10 +210,11 @@ class Runtime:
 
     async def fetch_files(self, stage: Stage) -> None:
         """Fetch the files of the turn that the request names by URL. Raises AgentError."""
-        turn = stage.turn
-        files = await fetch_files(turn.request.files, self.settings, stage.check_size)
-        check_files(files, self.file_types, self.settings)
-        turn.request = replace(turn.request, files=files)
+        request = stage.turn.request
+        if any(isinstance(file, FileUrl) for file in request.files):
+            files = await fetch_files(request.files, self.settings, stage.check_size)
+            check_files(files, self.file_types, self.settings)
+            stage.turn.request = replace(request, files=files)
 
     def prepare(self, turn: Turn) -> dict[str, Any]:
         """Return the options of the turn's agent, such as model and tools."""

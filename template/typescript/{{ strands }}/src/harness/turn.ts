@@ -31,8 +31,12 @@ export interface Interrupted {
   pendingToolExecution: { assistantMessageData: MessageData }
 }
 
-/** Run the agent; return the new snapshot and the messages of the turn. */
-export async function answerTurn(runtime: Runtime, stage: Stage): Promise<TurnAnswer> {
+/** Run the agent for at most `seconds`; return the new snapshot and the messages of the turn. */
+export async function answerTurn(
+  runtime: Runtime,
+  stage: Stage,
+  seconds: number,
+): Promise<TurnAnswer> {
   const { turn } = stage
   const agent = agentOf(runtime, stage)
   const shortening = new Shortening(stage)
@@ -40,7 +44,7 @@ export async function answerTurn(runtime: Runtime, stage: Stage): Promise<TurnAn
   const { FINAL_TOOLS = [] } = runtime.agent
   const ending = endingOf(agent, turn.request.output ? [] : FINAL_TOOLS)
   try {
-    await withinTime(runtime.settings.turnTimeoutSeconds, turn.signal, async (stop) => {
+    await withinTime(seconds, turn.signal, async (stop) => {
       turn.signal = stop
       await stream(runtime, agent, stage)
       await turn.say(ending.text)
