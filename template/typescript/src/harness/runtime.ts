@@ -3,7 +3,8 @@
 import { types } from 'node:util'
 
 import { type App, type Capability, checkAll, within, wrapModel } from './capability.ts'
-import { AgentError, type Change, type Chunk, checkPrompt, FileUrl, RUNNING, Turn } from './contract.ts'
+import { AgentError, type Change, type Chunk, checkPrompt } from './contract.ts'
+import { FileUrl, RUNNING, Turn } from './contract.ts'
 import type { TurnRequest, TurnResult } from './contract.ts'
 import { abortOf } from './deadline.ts'
 import { checkUrls, fetchFiles } from './file_urls.ts'
