@@ -21,6 +21,7 @@ from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet
 from tests.conformance.targets import Target
 from tests.conformance.waiting import answer, delete, ids
+from tests.stores.servers import wait_for
 from tests.support.file_host import FileHost, file_host, redirect, response
 from tests.support.files import PDF, jpeg, png, sent
 
@@ -498,7 +499,7 @@ def test_a_caller_who_leaves_ends_the_fetch(listed: Chat, host: FileHost) -> Non
     head = b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"
     host.answers["/slow"] = host.stream(head, b"a", 0.05)
     exchange = listed.send({"prompt": "Look." + listed.tag, "files": [{"url": host.url("/slow")}]})
-    listed.provider.wait("a request for the file", lambda: host.requests == ["/slow"])
+    wait_for("a request for the file", lambda: host.requests == ["/slow"])
     exchange.leave()
     assert host.left.wait(30), "the connection stays open"
     assert listed.recalled() == []
