@@ -107,7 +107,8 @@ const ORIGIN = `https?://${HOST}`
 const LABEL = '[A-Za-z0-9_\\u00a1-\\uffff-]+'
 const BYTE = '(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])'
 const IPV4 = `${BYTE}(\\.${BYTE}){3}`
-const FILE_HOST = `((${LABEL}\\.)*(?![0-9])${LABEL}|${IPV4}|\\[[0-9A-Fa-f:.]+\\])(:[1-9][0-9]{0,4})?`
+const IPV6 = '\\[[0-9A-Fa-f:.]+\\]'
+const FILE_HOST = `((${LABEL}\\.)*(?![0-9])${LABEL}|${IPV4}|${IPV6})(:[1-9][0-9]{0,4})?`
 
 const CORE_SETTINGS = {
   model: string('.*', '', 'offline'),
