@@ -1,5 +1,6 @@
 """Files of a prompt."""
 
+import asyncio
 from base64 import b64encode
 
 import pytest
@@ -73,3 +74,25 @@ async def test_an_invalid_form_is_refused() -> None:
         response = await Client().post(content, session="s", headers=headers)
         assert response.error == "invalid_request"
         assert reason in response.body["error"]["message"]
+
+async def test_a_file_is_fetched_only_from_a_listed_host() -> None:
+    requests = list[bytes]()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        requests.append(await reader.readline())
+        head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(IMAGE)}\r\n\r\n"
+        writer.write(head.encode() + IMAGE)
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        body = {"prompt": "What is it?", "files": [{"url": f"http://127.0.0.1:{port}/a.png"}]}
+        response = await Client().post(body, session="s")
+        assert response.status == 400
+        assert "files[0].url: set FILE_HOSTS to allow this host." in response.text
+        assert requests == []
+        client = Client(Reply("A photo."), file_hosts=(f"127.0.0.1:{port}",))
+        assert (await client.post(body, session="s")).turn == 1
+        assert client.model.requests == [["user: What is it?", "user: (image)"]]
+        assert requests == [b"GET /a.png HTTP/1.1\r\n"]

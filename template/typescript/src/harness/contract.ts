@@ -187,6 +187,21 @@ export class File {
   }
 }
 
+/**
+ * A file of a prompt that the agent fetches when its turn begins.
+ *
+ * `data` is empty, and so is an unknown `mediaType`.
+ */
+export class FileUrl extends File {
+  /** May contain a signature. */
+  readonly url: string
+
+  constructor(url: string, mediaType = '', name = '') {
+    super(mediaType, new Uint8Array(), name)
+    this.url = url
+  }
+}
+
 /** Throw AgentError `invalid_session_id` or `invalid_actor`. */
 export function checkIds(sessionId: string, actor: string | null): void {
   if (!SESSION_ID.test(sessionId)) throw new AgentError('invalid_session_id')
@@ -233,9 +248,9 @@ export class TurnRequest {
     return this.replaces === null || this.prompt !== ''
   }
 
-  /** Return a copy of this request with the actor, key and headers of the caller. */
-  of(caller: Pick<TurnRequest, 'actor' | 'key' | 'headers'>): this {
-    return Object.assign(Object.create(Object.getPrototypeOf(this)), this, caller)
+  /** Return a copy of this request with the actor, key and headers of the caller, or with files. */
+  of(fields: Pick<TurnRequest, 'actor' | 'key' | 'headers'> | Pick<TurnRequest, 'files'>): this {
+    return Object.assign(Object.create(Object.getPrototypeOf(this)), this, fields)
   }
 
   /** Return the number of turns in the session that precede the new turn. */
@@ -272,7 +287,8 @@ export type Mark = (typeof MARKS)[number]
 
 /** A running turn. */
 export class Turn {
-  readonly request: TurnRequest
+  /** Its files have their data when the model is called. */
+  request: TurnRequest
   /** The prompt of the request, or that of the turn to repeat or continue. */
   prompt: string
   /** The key of the request, or of the continued turn. */

@@ -1,6 +1,9 @@
 // Files of a prompt.
 
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { test } from 'node:test'
 
 import { Client } from './client.ts'
@@ -80,4 +83,23 @@ test('an invalid form is refused', async () => {
     assert.equal(answer.error, 'invalid_request')
     assert.match(answer.text, reason)
   }
+
+test('a file is fetched only from a listed host', async (context) => {
+  const requests: unknown[] = []
+  const server = createServer((request, response) => {
+    requests.push(request.url)
+    response.end(IMAGE)
+  }).listen(0, '127.0.0.1')
+  context.after(() => server.close())
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  const body = { prompt: 'What is it?', files: [{ url: `http://127.0.0.1:${port}/a.png` }] }
+  const refused = await new Client().post(body, HEADERS)
+  assert.equal(refused.status, 400)
+  assert.match(refused.text, /files\[0\]\.url: set FILE_HOSTS to allow this host\./)
+  assert.deepEqual(requests, [])
+  const client = new Client([reply('A photo.')], { fileHosts: [`127.0.0.1:${port}`] })
+  assert.equal((await client.post(body, HEADERS)).turn, 1)
+  assert.deepEqual(client.model.conversations, [['What is it?', '(image)']])
+  assert.deepEqual(requests, ['/a.png'])
 })

@@ -182,6 +182,19 @@ class File:
         return self.media_type.startswith("image/")
 
 
+@dataclass(frozen=True, kw_only=True)
+class FileUrl(File):
+    """A file of a prompt that the agent fetches when its turn begins.
+
+    `data` is empty, and so is an unknown `media_type`.
+    """
+
+    media_type: str = ""
+    data: bytes = field(default=b"", init=False, repr=False)
+    name: str = ""
+    url: str = field(repr=False)  # may contain a signature
+
+
 @dataclass(frozen=True)
 class ToolCall:
     """The start of a tool call."""
@@ -324,7 +337,7 @@ class Turn:
     The facts are also set for a failed turn.
     """
 
-    request: TurnRequest
+    request: TurnRequest  # its files have their data when the model is called
     send: Emit = field(default=discard, repr=False)
     prompt: str = field(init=False, repr=False)  # the request's, or the repeated turn's
     key: str | None = field(init=False, repr=False)  # as above

@@ -32,8 +32,12 @@ export interface Interrupted {
   pendingToolExecution: { assistantMessageData: MessageData }
 }
 
-/** Run the agent; return the new snapshot and the messages of the turn. */
-export async function answerTurn(runtime: Runtime, stage: Stage): Promise<TurnAnswer> {
+/** Run the agent for at most `seconds`; return the new snapshot and the messages of the turn. */
+export async function answerTurn(
+  runtime: Runtime,
+  stage: Stage,
+  seconds: number,
+): Promise<TurnAnswer> {
   const { turn } = stage
   const accepted = new AcceptedTypes(runtime.fileTypes, turn.request.files)
   const agent = agentOf(runtime, stage, accepted)
@@ -42,7 +46,7 @@ export async function answerTurn(runtime: Runtime, stage: Stage): Promise<TurnAn
   const { FINAL_TOOLS = [] } = runtime.agent
   const ending = endingOf(agent, turn.request.output ? [] : FINAL_TOOLS)
   try {
-    await withinTime(runtime.settings.turnTimeoutSeconds, turn.signal, async (stop) => {
+    await withinTime(seconds, turn.signal, async (stop) => {
       turn.signal = stop
       await stream(runtime, agent, stage)
       await turn.say(ending.text)

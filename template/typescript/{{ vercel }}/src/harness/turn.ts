@@ -28,15 +28,19 @@ type Call = Parameters<typeof generateText>[0]
 type TurnOptions = Options &
   Pick<Call, 'prepareStep' | 'onToolExecutionEnd' | 'maxRetries'> & { producer?: () => string }
 
-/** Run the agent; return the new snapshot and the messages of the turn. */
-export async function answerTurn(runtime: Runtime, stage: Stage): Promise<TurnAnswer> {
+/** Run the agent for at most `seconds`; return the new snapshot and the messages of the turn. */
+export async function answerTurn(
+  runtime: Runtime,
+  stage: Stage,
+  seconds: number,
+): Promise<TurnAnswer> {
   const { at, turn } = stage
   const committed = stage.data.messages as ModelMessage[] // checked by the store
   const last = (stage.answers as ModelMessage | undefined) ?? promptOf(stage)
   const staged = restored([...committed, last])
   const shortening = new Shortening(stage)
   const prompts = new ShorterPrompts(shortening)
-  const responses = await withinTime(runtime.settings.turnTimeoutSeconds, turn.signal, (stop) => {
+  const responses = await withinTime(seconds, turn.signal, (stop) => {
     turn.signal = stop
     return stream(runtime, turn, staged, prompts)
   }).finally(() => shortening.report())

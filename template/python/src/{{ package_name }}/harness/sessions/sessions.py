@@ -202,8 +202,7 @@ class Session:
             repeated = self.data["messages"][self.turns[end]["at"]]
             turn.prompt = text_of(repeated)
             stage.repeated_files = _parts_without_text(repeated)
-        file_bytes = sum(len(file.data) for file in turn.request.files) * 4 // 3  # in base64
-        self.check_size(len(turn.prompt.encode()) + file_bytes)
+        stage.check_size(sum(len(file.data) for file in turn.request.files))
         turn.has_begun = True
         await stage.limit()
         return stage
@@ -365,6 +364,10 @@ class Stage(Excerpt):
         """The framework's data, with the messages of a resumed turn."""
         other = self.other if self.resumed_other is None else self.resumed_other
         return {**other, "messages": [*self.history, *self.resumed]}
+
+    def check_size(self, file_bytes: int) -> None:
+        """Raise `session_too_large` if the prompt and files of this size exceed the limit."""
+        self.session.check_size(len(self.turn.prompt.encode()) + file_bytes * 4 // 3)  # in base64
 
     async def limit(self) -> None:
         """If the history exceeds a limit, cut it to half of that limit."""
