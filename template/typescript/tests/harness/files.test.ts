@@ -83,6 +83,7 @@ test('an invalid form is refused', async () => {
     assert.equal(answer.error, 'invalid_request')
     assert.match(answer.text, reason)
   }
+})
 
 test('a file is fetched only from a listed host', async (context) => {
   const requests: unknown[] = []
