@@ -73,7 +73,8 @@ def test_a_turn_reads_the_cache_of_a_turn_with_files(
     chat.say(f"3 {LONG}")
     [call] = chat.calls(f"3 {LONG}")
     if "gateway" not in target.name:  # which caches by itself
-        assert call.usage.read > 0.6 * call.usage.total, call.usage
+        # Two prompts and a reply, of three prompts and two replies.
+        assert call.usage.read > 0.58 * call.usage.total, call.usage
 
 
 def test_later_calls_of_a_turn_read_the_cache_of_its_first_call(
