@@ -107,7 +107,8 @@ class Keys:
         place = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
         metadata = await _get(client, place)
         if metadata.get("issuer") != self._issuer:
-            raise IssuerUnavailable(f"{place} names a different issuer; set AUTH_JWKS_URI if needed")
+            hint = "set AUTH_JWKS_URI if needed"
+            raise IssuerUnavailable(f"{place} names a different issuer; {hint}")
         uri = str(metadata.get("jwks_uri"))
         if not self._is_allowed(uri):
             raise IssuerUnavailable(f"{place}: jwks_uri must be an https address")
