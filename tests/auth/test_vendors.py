@@ -1,6 +1,7 @@
 """The settings in docs/callers.md accept the access tokens that each vendor documents."""
 
 import re
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from tests.conftest import ROOT
 USER = "0f3d2a1b-1234-4321-8888-aaaabbbbcccc"
 CLIENT = "another-client"
 # The claims of a vendor's access token beside iss and exp; AUDIENCE stands for AUTH_AUDIENCE.
-TOKENS: dict[str, dict[str, object]] = {
+TOKENS: dict[str, dict[str, Any]] = {
     "Amazon Cognito": {"client_id": "AUDIENCE", "aud": None, "token_use": "access"},
     "Microsoft Entra": {"aud": "AUDIENCE", "oid": USER, "sub": "pairwise", "ver": "2.0"},
     "Azure AD B2C": {"aud": "AUDIENCE", "ver": "1.0", "tfp": "B2C_1_in", "azp": CLIENT},
@@ -41,7 +42,7 @@ def test_tokens_of_a_vendor_are_accepted_with_its_documented_settings(
     own = {"iss": settings["AUTH_ISSUER"], "sub": USER, **TOKENS[vendor]}
 
     def token(audience: str) -> dict[str, str]:
-        def fill(value: object) -> object:
+        def fill(value: Any) -> Any:
             if isinstance(value, list):
                 return [fill(item) for item in value]
             return audience if value == "AUDIENCE" else value
