@@ -24,7 +24,7 @@ TOKENS: dict[str, dict[str, Any]] = {
 }
 
 
-def documented(vendor: str) -> dict[str, str]:
+def documented(vendor: str) -> dict[str, Any]:
     """The settings in the first block after the vendor's name."""
     text = (ROOT / "template" / "shared" / "docs" / "callers.md").read_text()
     block = re.search(r"(\n    AUTH_\w+=\S+)+\n", text.partition(f"**{vendor}**")[2])
