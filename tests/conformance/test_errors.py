@@ -51,7 +51,7 @@ def broken(server: Server, *checks: str) -> Reply:
     if "key" in checks:
         headers[KEY] = "no good"
     method = "PUT" if "method" in checks else "POST"
-    path = "/invocations/" if "route" in checks else "/invocations"
+    path = "/invocations//" if "route" in checks else "/invocations"
     return server.send(content, headers, method=method, path=path).reply()
 
 
@@ -93,7 +93,7 @@ def test_the_owner_is_looked_at_after_the_request_and_before_the_queue(
 
 @pytest.mark.parametrize(
     "path",
-    ["/", "/invocations/", "//invocations", "/Invocations", "/ping/", "/invocations/x", "/ws"],
+    ["/", "/invocations//", "//invocations", "/Invocations", "/ping/", "/invocations/x", "/ws"],
 )
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_paths_are_exact(server: Server, method: str, path: str) -> None:
@@ -106,6 +106,15 @@ def test_invocations_are_posted(server: Server, method: str) -> None:
     reply = server.send({"prompt": "Hello."}, method=method).reply()
     assert (reply.status, reply.error) == (405, "method_not_allowed")
     assert reply.headers["Allow"] == "POST"
+
+
+def test_a_slash_after_invocations_changes_nothing(server: Server) -> None:
+    path = "/invocations/"
+    reply = server.send({"prompt": "Hello."}, path=path).reply()
+    assert (reply.status, reply.text) == (200, "You said: Hello.")
+    reply = server.send(None, method="GET", path=path).reply()
+    assert (reply.status, reply.headers["Allow"]) == (405, "POST")
+    assert server.send({"prompt": "Hello."}, path=f"{path}/").reply().status == 404
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])

@@ -49,6 +49,7 @@ export const ERRORS = {
   unsupported_file: [415, 'The model does not accept this file.'],
   session_busy: [429, 'Too many turns are waiting for this session.'],
   rate_limited: [429, 'Too many requests; retry later.'],
+  head_too_large: [431, 'The request line and headers are larger than 16 KiB.'],
   internal_error: [500, 'Internal error; this turn was not saved.'],
   model_failed: [502, 'The model failed; this turn was not saved.'],
   empty_reply: [502, 'The model sent an empty reply; this turn was not saved.'],
@@ -86,16 +87,18 @@ const BUSY = 'The model is overloaded or at a limit; this turn was not saved. Re
 
 const RETRY_SOON = ['rate_limited', 'server_busy', 'draining']
 
+export type ErrorType = keyof typeof ERRORS
+
 /** A failure of a type in ERRORS; `detail` is for the log only. */
 export class AgentError extends Error {
   override readonly name = 'AgentError'
-  readonly type: keyof typeof ERRORS
+  readonly type: ErrorType
   readonly status: number
   detail: string
   /** The number of seconds until a retry may succeed, or null. */
   retryAfter: number | null
 
-  constructor(type: keyof typeof ERRORS, message = '', detail = '', options?: ErrorOptions) {
+  constructor(type: ErrorType, message = '', detail = '', options?: ErrorOptions) {
     const [status, general] = ERRORS[type]
     const isAtLimit = type === 'model_failed' && isBusy(detail)
     super(message || (isAtLimit ? BUSY : general), options)

@@ -69,6 +69,7 @@ ERRORS = {
     "unsupported_file": (415, "The model does not accept this file."),
     "session_busy": (429, "Too many turns are waiting for this session."),
     "rate_limited": (429, "Too many requests; retry later."),
+    "head_too_large": (431, "The request line and headers are larger than 16 KiB."),
     "internal_error": (500, "Internal error; this turn was not saved."),
     "model_failed": (502, "The model failed; this turn was not saved."),
     "empty_reply": (502, "The model sent an empty reply; this turn was not saved."),
