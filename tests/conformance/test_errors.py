@@ -124,18 +124,26 @@ def test_pings_are_got(server: Server, method: str) -> None:
     assert "GET" in reply.headers["Allow"].replace(" ", "").split(",")
 
 
-@pytest.mark.parametrize("value", ["a", "0", "A-_9", "x" * 256])
+@pytest.mark.parametrize(
+    "value", ["a", "0", "A-_9", "x" * 256, "-" * 33, "user@example.com/a b:c%2F_#1 (x)*", "~" * 256]
+)
 def test_a_session_id_is_echoed(server: Server, value: str) -> None:
     assert server.post({"prompt": "Hello."}, {SESSION: value}).session == value
 
 
 @pytest.mark.parametrize(
     "value",
-    ["", "-a", "_a", "a b", "a/b", "a.b", "a:b", "../a", "x" * 257, "\u00e9", "a\tb", 'a"b', "a;b"],
+    ["", "-a", "_a", "a b", "a/b", "a.b", "a:b", "../a", "x" * 257, "\u00e9", "a\tb", 'a"b', "a;b"]
+    + ["a/" * 16, "a/" * 129, "\u00e9" * 40, "a" * 20 + "\t" + "b" * 20],
 )
 def test_a_bad_session_id_is_not_echoed(server: Server, value: str) -> None:
     reply = server.post({"prompt": "Hello."}, {SESSION: value})
     assert_failed(reply, 400, "invalid_session_id", None)
+
+
+def test_two_session_ids_are_refused(server: Server) -> None:
+    headers = [(SESSION, "a" * 33), (SESSION, "b" * 33)]
+    assert_failed(server.post({"prompt": "Hello."}, headers), 400, "invalid_session_id", None)
 
 
 @pytest.mark.parametrize("header", [USER, ACTOR])

@@ -12,7 +12,8 @@ export const ACTOR_HEADERS = [`${PREFIX}User-Id`, `${PREFIX}Custom-Actor-Id`]
 export const TOKEN_HEADER = 'X-API-Token' // an alternative to Authorization
 export const KEY_HEADERS = ['Idempotency-Key', `${PREFIX}Custom-Idempotency-Key`]
 
-export const SESSION_ID = /^[A-Za-z0-9][A-Za-z0-9_-]{0,255}$/
+// The second form accepts each id of AgentCore Runtime that an HTTP header can contain.
+export const SESSION_ID = /^([A-Za-z0-9][A-Za-z0-9_-]{0,255}|[!-~][ -~]{31,254}[!-~])$/
 export const ACTOR_ID = /^(?=.{1,255}$)[A-Za-z0-9][A-Za-z0-9_/-]*(:[A-Za-z0-9_/-]+)*$/
 export const KEY = /^[!-~]{1,128}$/
 export const INVALID_KEY =
@@ -23,7 +24,12 @@ const BLANK = /^[\p{White_Space}\ufeff]*$/u
 export const ERRORS = {
   invalid_json: [400, 'Send one JSON value in UTF-8, nested at most 64 levels deep.'],
   invalid_request: [400, 'The request is not valid.'],
-  invalid_session_id: [400, 'A session id must match [A-Za-z0-9][A-Za-z0-9_-]{0,255}.'],
+  invalid_session_id: [
+    400,
+    'A session id has 1 to 256 characters: letters, digits, _ and -. It starts with a letter or' +
+      ' digit. From 33 characters, it may have any visible ASCII characters, and spaces between' +
+      ' them.',
+  ],
   actor_required: [400, `An actor id is required: set the header ${ACTOR_HEADERS[0]}.`],
   invalid_actor: [
     400,

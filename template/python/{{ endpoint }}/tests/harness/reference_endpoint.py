@@ -12,7 +12,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from secrets import compare_digest, token_hex
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
 ID = "[A-Za-z0-9][A-Za-z0-9._-]{0,299}"
 UUID7 = "[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]{21}"
@@ -133,7 +133,8 @@ class Handler(BaseHTTPRequestHandler):
         if token and not compare_digest(str(headers["Authorization"]), f"Bearer {token}"):
             raise PermissionError("the token is missing or wrong")
         if self.command == "DELETE":
-            return {"operation": "delete_session", "session_id": path.removeprefix("/sessions/")}
+            session = unquote(path.removeprefix("/sessions/"))
+            return {"operation": "delete_session", "session_id": session}
         call = json.loads(body) if self.command == "POST" else dict(parse_qsl(query))
         if self.command == "GET":
             call["scope"] = {"type": call.get("scope_type"), "scope_id": call.get("scope_id")}

@@ -126,7 +126,8 @@ export async function readCall(
 ): Promise<TurnRequest | Change> {
   const sentId = readHeader(request, contract.SESSION_HEADER)
   const isNew = sentId === null
-  const sessionId = sentId ?? randomUUID()
+  const sentIds = request.headersDistinct[contract.SESSION_HEADER.toLowerCase()] ?? []
+  const sessionId = sentIds.length > 1 ? '' : (sentId ?? randomUUID())
   // Every response has the session header, even an error.
   if (contract.SESSION_ID.test(sessionId)) response.setHeader(contract.SESSION_HEADER, sessionId)
   checkAccess(request, runtime)

@@ -133,6 +133,8 @@ async def read_call(request: Request, runtime: Runtime) -> TurnRequest | Change:
     sent_id = read_header(request, contract.SESSION_HEADER)
     is_new = sent_id is None
     session_id = str(uuid4()) if sent_id is None else sent_id
+    if len(request.headers.getlist(contract.SESSION_HEADER)) > 1:
+        session_id = ""
     request.state.session_id = session_id
     check_access(request, runtime)
     with runtime.turns.reading():
