@@ -133,8 +133,10 @@ def test_a_session_id_is_echoed(server: Server, value: str) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["", "-a", "_a", "a b", "a/b", "a.b", "a:b", "../a", "x" * 257, "\u00e9", "a\tb", 'a"b', "a;b"]
-    + ["a/" * 16, "a/" * 129, "\u00e9" * 40, "a" * 20 + "\t" + "b" * 20],
+    [
+        *("", "-a", "_a", "a b", "a/b", "a.b", "a:b", "../a", "x" * 257, "\u00e9", "a\tb", 'a"b'),
+        *("a;b", "a/" * 16, "a/" * 129, "\u00e9" * 40, "a" * 20 + "\t" + "b" * 20),
+    ],
 )
 def test_a_bad_session_id_is_not_echoed(server: Server, value: str) -> None:
     reply = server.post({"prompt": "Hello."}, {SESSION: value})

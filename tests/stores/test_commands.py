@@ -102,7 +102,8 @@ def test_session_ids_of_agentcore_have_their_own_places(
     beside = agents.fresh(one.home).server
     for number, session in enumerate(ids):
         chat = Chat(beside, provider, session)
-        assert chat.recalled() == echoed(f"Hello {number}.")
+        first = chat.recalled()[0][1]
+        assert str(first).startswith(f"Hello {number}.")
         assert store.turns(session) == 2
     if not store.name.startswith("custom"):
         result = one.home.run("sessions", "list", "--json")

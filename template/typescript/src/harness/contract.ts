@@ -415,7 +415,9 @@ export class Turn {
     const failure = error instanceof AgentError ? error : new AgentError('internal_error')
     if (this.#refusal) failure.setRetryAfter(this.#refusal)
     const { type, detail } = failure
-    this.outcome = signal.aborted ? outcomeOf(signal.reason) : type
+    // A cancellation does not stop a save, so the store's failure is the outcome.
+    const isCancelled = signal.aborted && type !== 'store_unavailable'
+    this.outcome = isCancelled ? outcomeOf(signal.reason) : type
     this.detail = detail
   }
 }
