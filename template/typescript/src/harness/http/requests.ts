@@ -13,6 +13,7 @@ import { type CoreSettings, isLoopback, splitList } from '../settings.ts'
 
 const LOOPBACK_ADDRESS = /^(https?:\/\/)?(localhost|127(\.\d+){3}|\[::1\])(:\d+)?$/i
 const IP_ADDRESS = /^(\d+(\.\d+){3}|\[[\da-f:.]+\])(:\d+)?$/i
+const EXCLUDES = /;\s*q\s*=\s*0(\.0*)?\s*(;|$)/
 
 /** Return the value of the first of these headers that the request has, or null. */
 export function readHeader(request: IncomingMessage, ...names: string[]): string | null {
@@ -125,11 +126,18 @@ function authorize(request: IncomingMessage, { settings }: Runtime): void {
   }
 }
 
-/** Whether to stream: Accept contains text/event-stream or lacks application/json. */
+/**
+ * Whether to stream: Accept contains text/event-stream or lacks application/json.
+ *
+ * A media range with `q=0` excludes its type (RFC 9110, section 12.4.2).
+ */
 export function wantsEvents(request: IncomingMessage): boolean {
   const ranges = (readHeader(request, 'accept') ?? '').toLowerCase().split(',')
-  const types = ranges.map((range) => range.split(';')[0]?.trim())
-  return types.includes('text/event-stream') || !types.includes('application/json')
+  const typeOf = (range: string) => range.split(';')[0]!.trim()
+  const excluded = ranges.filter((range) => EXCLUDES.test(range)).map(typeOf)
+  const types = ranges.map(typeOf)
+  if (types.includes('text/event-stream')) return !excluded.includes('text/event-stream')
+  return !types.includes('application/json') || excluded.includes('application/json')
 }
 
 /** Read and validate a POST /invocations. Throws AgentError for the first failed check. */
@@ -140,7 +148,8 @@ export async function readCall(
 ): Promise<TurnRequest | Change> {
   const sentId = readHeader(request, contract.SESSION_HEADER)
   const isNew = sentId === null
-  const sessionId = sentId ?? randomUUID()
+  const sentIds = request.headersDistinct[contract.SESSION_HEADER.toLowerCase()] ?? []
+  const sessionId = sentIds.length > 1 ? '' : (sentId ?? randomUUID())
   // Every response has the session header, even an error.
   if (contract.SESSION_ID.test(sessionId)) response.setHeader(contract.SESSION_HEADER, sessionId)
   checkAccess(request, runtime, true, typesOf(request, runtime.settings))

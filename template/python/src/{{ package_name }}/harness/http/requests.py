@@ -24,6 +24,7 @@ LOOPBACK_ADDRESS = r"(https?://)?(localhost|127(\.\d+){3}|\[::1\])(:\d+)?"
 IP_ADDRESS = r"(\d+(\.\d+){3}|\[[\da-f:.]+\])(:\d+)?"
 
 
+EXCLUDES = r";\s*q\s*=\s*0(\.0*)?\s*(;|$)"
 MAX_LEVELS = 64  # of nesting in JSON
 TO_SQUARE = bytes.maketrans(b"{}", b"[]")
 NO_BRACKETS = bytes({*range(256)} - {*b"[]{}"})
@@ -133,10 +134,16 @@ def _authorize(request: Request, runtime: Runtime) -> None:
 
 
 def wants_events(request: Request) -> bool:
-    """Whether to stream: Accept contains text/event-stream or lacks application/json."""
+    """Whether to stream: Accept contains text/event-stream or lacks application/json.
+
+    A media range with `q=0` excludes its type (RFC 9110, section 12.4.2).
+    """
     ranges = ",".join(request.headers.getlist("accept")).lower().split(",")
     types = {media_range.split(";")[0].strip() for media_range in ranges}
-    return "text/event-stream" in types or "application/json" not in types
+    excluded = {it.split(";")[0].strip() for it in ranges if re.search(EXCLUDES, it)}
+    if "text/event-stream" in types:
+        return "text/event-stream" not in excluded
+    return "application/json" not in types - excluded
 
 
 async def read_call(request: Request, runtime: Runtime) -> TurnRequest | Change:
@@ -147,6 +154,8 @@ async def read_call(request: Request, runtime: Runtime) -> TurnRequest | Change:
     sent_id = read_header(request, contract.SESSION_HEADER)
     is_new = sent_id is None
     session_id = str(uuid4()) if sent_id is None else sent_id
+    if len(request.headers.getlist(contract.SESSION_HEADER)) > 1:
+        session_id = ""
     request.state.session_id = session_id
     check_access(request, runtime, types=_types_of(request, runtime.settings))
     with runtime.turns.reading():

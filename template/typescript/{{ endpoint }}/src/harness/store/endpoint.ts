@@ -24,7 +24,7 @@ import {
 import { log } from '../log.ts'
 import type { Stored } from '../sessions/session_store.ts'
 import { Conflict, decode, type DurableStore, type Files, NO_FILES } from './base.ts'
-import { StoreUnavailable, type StoreWarning, unavailable } from './base.ts'
+import { segmentOf, StoreUnavailable, type StoreWarning, unavailable } from './base.ts'
 import { Unsupported, UUID7, withinSeconds } from './base.ts'
 
 const LATEST = 'latest'
@@ -575,7 +575,7 @@ export class RestTransport implements Transport {
       headers.set('Content-Type', 'application/json')
       body = JSON.stringify(request)
     } else if (method === 'DELETE') {
-      address += request.session_id // session ids need no escapes in a path
+      address += segmentOf(request.session_id)
     } else {
       const query = new URLSearchParams()
       const flat = { ...plain, scope_type: scope?.type, scope_id: scope?.scope_id }

@@ -44,6 +44,7 @@ from .base import (
     StoreWarning,
     Unsupported,
     read_limit,
+    segment_of,
 )
 from .settings import StoreSettings
 from .snapshot import parse
@@ -401,7 +402,7 @@ class EndpointClient:
             options["content"] = well_formed(json.dumps(request, ensure_ascii=False)).encode()
             headers["Content-Type"] = "application/json"
         elif method == "DELETE":
-            path += request["session_id"]  # session ids need no escapes in a path
+            path += segment_of(request["session_id"])
         else:
             scope = request["scope"]
             query = request | {"scope_type": scope["type"], "scope_id": scope["scope_id"]}
