@@ -75,6 +75,7 @@ async def test_an_invalid_form_is_refused() -> None:
         assert response.error == "invalid_request"
         assert reason in response.body["error"]["message"]
 
+
 async def test_a_file_is_fetched_only_from_a_listed_host() -> None:
     requests = list[bytes]()
 
