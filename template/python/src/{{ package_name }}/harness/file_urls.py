@@ -198,7 +198,7 @@ async def _get(url: "httpx2.URL") -> AsyncIterator["httpcore2.Response"]:
     raw_url = httpcore2.URL(
         scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path
     )
-    headers = {"Host": url.netloc.decode("ascii"), **HEADERS}
+    headers = [("Host", url.netloc.decode("ascii")), *HEADERS.items()]
     timeout = {"connect": CONNECT_SECONDS}
     async with (
         httpcore2.AsyncConnectionPool(_ssl_context(), network_backend=Network()) as pool,
