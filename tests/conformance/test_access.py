@@ -191,7 +191,7 @@ BAD = {
     "ALLOWED_HOSTS": ["*", "a b", "a,,b", "a,", "http://a", "a/b", "\u00e9.example"],
     "ALLOWED_ORIGINS": ["*", "0", "null", "www.example.com", f"{PAGE}/", "ftp://a", f"{PAGE},"],
     "API_TOKEN": [f"{CANARY} with blanks", f"{CANARY}\u00e9"],
-    "FILE_HOSTS": ["*", "*.example.com", "https://a", "a/b", "a,,b", "127.1", "a:0", "[::g]", "a@b"],
+    "FILE_HOSTS": ["*", "*.example.com", "https://a", "a/b", "a,,b", "127.1", "a:0", "[::g]"],
     "HISTORY_CHARS": ["0", "999", "1000000001", "many"],
     "KEEP_ALIVE_SECONDS": ["0", "86401", "never"],
     "LOG_FORMAT": ["JSON", "xml"],

@@ -268,7 +268,8 @@ def test_redirects_obey_the_same_rules(listed: Chat, host: FileHost, other: File
     assert listed.recalled() == []
 
 
-# The start of an agent whose names have other addresses: by name, one list for each lookup.
+# The start of an agent whose names have other addresses: by name, one list for each lookup. Its
+# HTTP clients log URLs, as instrumentations record them in spans.
 PYTHON_NAMES = """
 import json, os, socket, sys
 names, real = json.loads(os.environ["NAMES"]), socket.getaddrinfo
@@ -280,6 +281,18 @@ def getaddrinfo(host, *arguments, **options):
     kinds = [socket.AF_INET6 if ":" in it else socket.AF_INET for it in found]
     return [(kind, socket.SOCK_STREAM, 6, "", (it, 0)) for kind, it in zip(kinds, found)]
 socket.getaddrinfo = getaddrinfo
+def instrument(module):
+    try:
+        transport = __import__(module).AsyncHTTPTransport
+    except ImportError:
+        return
+    send = transport.handle_async_request
+    async def handle_async_request(self, request):
+        print("instrumented", request.url, file=sys.stderr, flush=True)
+        return await send(self, request)
+    transport.handle_async_request = handle_async_request
+instrument("httpx")
+instrument("httpx2")
 import my_agent.harness.file_urls as urls
 urls.FETCH_SECONDS = int(os.environ.get("FETCH_SECONDS", "30"))
 from my_agent.main import cli
@@ -287,6 +300,8 @@ cli()
 """
 TYPESCRIPT_NAMES = """
 import dns from 'node:dns'
+import http from 'node:http'
+import https from 'node:https'
 import { registerHooks, syncBuiltinESMExports } from 'node:module'
 const names = JSON.parse(process.env.NAMES)
 const real = dns.lookup
@@ -298,6 +313,18 @@ dns.lookup = (host, options, callback) => {
   if (options.all) setImmediate(callback, null, all)
   else setImmediate(callback, null, all[0].address, all[0].family)
 }
+function instrument(module, name) {
+  const send = module[name]
+  module[name] = (...args) => {
+    console.error('instrumented', args[0]?.url ?? args[0]?.path ?? String(args[0]))
+    return send(...args)
+  }
+}
+for (const module of [http, https]) {
+  instrument(module, 'request')
+  instrument(module, 'get')
+}
+instrument(globalThis, 'fetch')
 syncBuiltinESMExports()
 registerHooks({
   load(url, context, next) {
@@ -564,3 +591,14 @@ def test_a_url_is_neither_logged_nor_stored_nor_repeated(
     assert listed.say("Again.").turn == 2
     assert "signature" not in repr(listed.calls("Again.")[-1].request)
     assert "signature" not in listed.server.log
+
+
+def test_instrumentations_of_http_clients_do_not_see_a_url(
+    named: Fleet, host: FileHost, chat: Chat
+) -> None:
+    path = f"/file?signature={CANARY}-signature"
+    host.answers[path] = response(PHOTO)
+    server = chat.elsewhere(named.shared(FILE_HOSTS=host.name, NAMES="{}"))
+    assert say(server, "Look.", host.url(path)).turn == 1
+    assert "instrumented" in server.server.log  # the request to the model
+    assert "signature" not in server.server.log

@@ -3,12 +3,12 @@
 import asyncio
 import re
 import socket
-from collections.abc import Callable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from ssl import SSLContext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .contract import AgentError, File, FileUrl
 from .deadline import time_limit
@@ -17,6 +17,7 @@ from .log import describe
 from .settings import CoreSettings
 
 if TYPE_CHECKING:  # importing httpx2 takes 0.1 s
+    import httpcore2
     import httpx2
 
 FETCH_SECONDS = 30
@@ -123,19 +124,25 @@ async def _download(
     file: FileUrl, settings: CoreSettings, count: Callable[[int], None]
 ) -> tuple[bytes, str]:
     """Return the data and the media type that the host declares."""
+    import httpcore2
     import httpx2
 
     url = _parse(file.url, settings.file_hosts)
     for _ in range(MAX_REDIRECTS + 1):
         try:
-            async with (
-                httpx2.AsyncHTTPTransport(_ssl_context()) as transport,
-                aclosing(await _get(url, transport)) as response,
-            ):
-                location = response.headers.get("Location", "")
-                if response.status_code not in REDIRECTS or not location:
-                    return await _read(response, file, settings, count)
-        except (httpx2.TransportError, OSError, UnicodeError) as error:
+            async with _get(url) as response:
+                headers = httpx2.Headers(response.headers)
+                location = headers.get("Location", "")
+                if response.status not in REDIRECTS or not location:
+                    data = await _read(response, headers, file, settings, count)
+                    return data, plain_type(headers.get("Content-Type", ""))
+        except (
+            httpcore2.NetworkError,
+            httpcore2.ProtocolError,
+            httpcore2.TimeoutException,
+            OSError,
+            UnicodeError,
+        ) as error:
             raise _NotFetchedError("the host did not send the file.") from error
         try:
             url = _parse(str(url.join(location)), settings.file_hosts)
@@ -145,6 +152,61 @@ async def _download(
     raise _NotFetchedError(f"the host redirects more than {MAX_REDIRECTS} times.")
 
 
+async def _read(
+    response: "httpcore2.Response",
+    headers: "httpx2.Headers",
+    file: FileUrl,
+    settings: CoreSettings,
+    count: Callable[[int], None],
+) -> bytes:
+    if response.status != 200:
+        raise _NotFetchedError(f"the host answered with HTTP {response.status}.")
+    if headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise _NotFetchedError("the host sent a compressed file.")
+    length = headers.get("Content-Length", "")
+    if re.fullmatch("[0-9]{1,15}", length) and int(length) > settings.max_file_bytes:
+        raise too_large(file.label, settings)
+    data = bytearray()
+    async for chunk in response.aiter_stream():
+        if len(data) + len(chunk) > settings.max_file_bytes:
+            raise too_large(file.label, settings)
+        count(len(chunk))
+        data += chunk
+    return bytes(data)
+
+
+@asynccontextmanager
+async def _get(url: "httpx2.URL") -> AsyncIterator["httpcore2.Response"]:
+    """Send a request without a proxy.
+
+    Instrumentations of httpx2 would record the URL in spans, so this uses the layer below.
+    """
+    import httpcore2
+
+    class Network(httpcore2.AnyIOBackend):
+        """Connects to checked addresses only."""
+
+        async def connect_tcp(
+            self, host: str, port: int, *arguments: Any, **options: Any
+        ) -> httpcore2.AsyncNetworkStream:
+            addresses = await _resolve(url)
+            for address in addresses[:-1]:
+                with suppress(httpcore2.ConnectError, httpcore2.ConnectTimeout):
+                    return await super().connect_tcp(str(address), port, *arguments, **options)
+            return await super().connect_tcp(str(addresses[-1]), port, *arguments, **options)
+
+    raw_url = httpcore2.URL(
+        scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path
+    )
+    headers = [("Host", url.netloc.decode("ascii")), *HEADERS.items()]
+    timeout = {"connect": CONNECT_SECONDS}
+    async with (
+        httpcore2.AsyncConnectionPool(_ssl_context(), network_backend=Network()) as pool,
+        pool.stream("GET", raw_url, headers=headers, extensions={"timeout": timeout}) as response,
+    ):
+        yield response
+
+
 @cache
 def _ssl_context() -> SSLContext:
     import httpx2
@@ -152,56 +214,8 @@ def _ssl_context() -> SSLContext:
     return httpx2.create_ssl_context()
 
 
-async def _read(
-    response: "httpx2.Response",
-    file: FileUrl,
-    settings: CoreSettings,
-    count: Callable[[int], None],
-) -> tuple[bytes, str]:
-    if response.status_code != 200:
-        raise _NotFetchedError(f"the host answered with HTTP {response.status_code}.")
-    if response.headers.get("Content-Encoding", "identity").lower() != "identity":
-        raise _NotFetchedError("the host sent a compressed file.")
-    length = response.headers.get("Content-Length", "")
-    if re.fullmatch("[0-9]{1,15}", length) and int(length) > settings.max_file_bytes:
-        raise too_large(file.label, settings)
-    data = bytearray()
-    async for chunk in response.aiter_raw():
-        if len(data) + len(chunk) > settings.max_file_bytes:
-            raise too_large(file.label, settings)
-        count(len(chunk))
-        data += chunk
-    return bytes(data), plain_type(response.headers.get("Content-Type", ""))
-
-
-async def _get(url: "httpx2.URL", transport: "httpx2.AsyncHTTPTransport") -> "httpx2.Response":
-    """Send a request to the first address that accepts a connection.
-
-    The transport reads no variables, such as a proxy's, and logs no URL.
-    """
-    import httpx2
-
-    addresses = await _resolve(url)
-    for address in addresses:
-        request = httpx2.Request(
-            "GET",
-            url.copy_with(host=str(address)),
-            headers={"Host": url.netloc.decode("ascii"), **HEADERS},
-            extensions={
-                "sni_hostname": _host_of(url),
-                "timeout": {"connect": CONNECT_SECONDS},
-            },
-        )
-        try:
-            return await transport.handle_async_request(request)
-        except (httpx2.ConnectError, httpx2.ConnectTimeout):
-            if address == addresses[-1]:
-                raise
-    raise _NotFetchedError("the host has no address.")
-
-
 async def _resolve(url: "httpx2.URL") -> list[Address]:
-    """Return the addresses of the host, which are the only addresses to connect to."""
+    """Return the addresses of the host; at least one."""
     if address := _address_of(url):
         return [address]
     host = _host_of(url)
