@@ -274,6 +274,7 @@ PYTHON_NAMES = """
 import json, os, socket, sys
 names, real = json.loads(os.environ["NAMES"]), socket.getaddrinfo
 def getaddrinfo(host, *arguments, **options):
+    host = host.decode() if isinstance(host, bytes) else host
     if host not in names:
         return real(host, *arguments, **options)
     print("looked up", host, file=sys.stderr, flush=True)
