@@ -3,21 +3,23 @@
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from .. import runtime as core
-from ..capability import Capability, Routes, Runtime
-from ..contract import SESSION_ID, AgentError, Turn
-from ..http.requests import read_actor, read_header
+from ..capability import Capability, Routes
+from ..contract import SESSION_HEADER, SESSION_ID, AgentError, Turn
+from ..http.requests import parse_json, read_actor, read_header
 from ..modules import LoadModules
-from .detached import RUNNING, Detaching
-from .readers import follow
-from .recordings import Format, Recordings
+from ..runtime import Runtime
+from .detached import CONTROL_PATH, DETACHED, FIELDS, Detaching
+from .readers import follow, stop
+from .recordings import Format, Key, Recordings
 from .settings import BackgroundSettings
+
+OTHERS = {"prompt", "replace_turn", "fork", "end_session"}
 
 
 class Background(Capability):
@@ -31,38 +33,58 @@ class Background(Capability):
         super().__init__(settings, before, load)
         self.recordings = Recordings(settings)
         self.formats: dict[str, Format] = {"/invocations": "events"}
-        self._middleware: Detaching | None = None
 
     def wrap(self, app: ASGIApp) -> ASGIApp:
-        self._middleware = Detaching(app, self.recordings, self.formats)
-        return self._middleware
-
-    async def open(self, runtime: Runtime) -> None:
-        if self._middleware:  # `chat` has none
-            self._middleware.runtime = cast(core.Runtime, runtime)
+        seconds = self.settings.keep_alive_seconds
+        return Detaching(app, self.recordings, self.formats, seconds)
 
     def routes(self) -> Routes:
-        return {"GET /invocations/{session}/events": self._follow}
+        return {
+            "GET /invocations/{session}/events": self._follow,
+            f"POST {CONTROL_PATH}": self._control,
+        }
 
     @asynccontextmanager
     async def around(self, turn: Turn) -> AsyncIterator[None]:
-        if detached := RUNNING.get():
+        if detached := DETACHED.get():
             detached.begin(turn)
         yield
 
     def prepare(self, turn: Turn, options: dict[str, Any]) -> None:
         """Accept the turn: it has passed the checks of its session."""
-        detached = RUNNING.get()
+        detached = DETACHED.get()
         if detached and detached.core_turn is turn:
-            detached.turn.accept()
+            detached.accept()
 
     def session_ended(self, session_id: str) -> None:
         self.recordings.forget(session_id)
 
-    async def _follow(self, request: Request, runtime: core.Runtime) -> Response:
-        session_id = request.path_params["session"]
-        request.state.session_id = session_id
-        if not re.fullmatch(SESSION_ID, session_id):
-            raise AgentError("invalid_session_id")
-        key = (session_id, read_actor(request, runtime))
+    async def _follow(self, request: Request, runtime: Runtime) -> Response:
+        key = _read_key(request, runtime, request.path_params["session"])
         return await follow(runtime, self.recordings, key, read_header(request, "last-event-id"))
+
+    async def _control(self, request: Request, runtime: Runtime) -> Response:
+        """Follow or stop a turn: the bodies of POST /invocations that run no turn."""
+        session_id = read_header(request, SESSION_HEADER)
+        body = parse_json(await request.body())
+        if session_id is None:
+            raise AgentError("invalid_request", "Send the session id in the session header.")
+        key = _read_key(request, runtime, session_id)
+        if not isinstance(body, dict):
+            raise AgentError("invalid_request", "The body must be an object.")
+        wanted = [name for name in FIELDS if body.get(name, False) is not False]
+        is_turn = runtime.read_request(body, session_id) or not OTHERS.isdisjoint(body)
+        if len(wanted) != 1 or is_turn or body[wanted[0]] is not True:
+            message = "Send follow or stop as true, in a separate request."
+            raise AgentError("invalid_request", message)
+        if wanted == ["stop"]:
+            return await stop(runtime, self.recordings, key)
+        last_id = read_header(request, "last-event-id") or body.get("last_event_id")
+        return await follow(runtime, self.recordings, key, last_id)
+
+
+def _read_key(request: Request, runtime: Runtime, session_id: str) -> Key:
+    request.state.session_id = session_id
+    if not re.fullmatch(SESSION_ID, session_id):
+        raise AgentError("invalid_session_id")
+    return session_id, read_actor(request, runtime)

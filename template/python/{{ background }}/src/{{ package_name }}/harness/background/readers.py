@@ -1,7 +1,6 @@
 """Readers: they follow a recording, and stop its turn."""
 
 import re
-import time
 from collections.abc import AsyncIterator
 
 from starlette.responses import JSONResponse, StreamingResponse

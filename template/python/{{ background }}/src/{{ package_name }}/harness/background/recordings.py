@@ -160,20 +160,11 @@ class Shared(Protocol):
 class BackgroundTurn:
     """A running background turn and its recording."""
 
-    def __init__(self, recordings: "Recordings", actor: str | None, format: Format) -> None:
-        max_bytes = recordings.settings.max_event_bytes
+    def __init__(self, actor: str | None, format: Format, max_bytes: int) -> None:
         self.actor = actor
         self.key: Key | None = None  # None until the turn starts
         self.recording = Recording(token_urlsafe(12), format, max_bytes)
-        self.accepted = asyncio.Event()
         self.stopping = asyncio.Event()
-        self._recordings = recordings
-
-    def accept(self) -> None:
-        """Make this recording the newest of its session and actor."""
-        if self.key and not self.accepted.is_set():
-            self._recordings.add(self.key, self)
-            self.accepted.set()
 
     def append(self, event: bytes) -> None:
         """Record an event. If a client stopped the turn, report its error as `turn_stopped`."""
@@ -218,7 +209,7 @@ class Recordings:
         if actor is not None and count >= settings.max_background_turns_per_actor:
             message = f"This actor already has {count} background turns; retry later."
             raise AgentError("rate_limited", message)
-        turn = BackgroundTurn(self, actor, format)
+        turn = BackgroundTurn(actor, format, settings.max_event_bytes)
         self.running.add(turn)
         return turn
 
@@ -269,7 +260,7 @@ class Recordings:
 
     def forget(self, session_id: str) -> None:
         """Delete the recordings of a session, except those of running turns."""
-        for recording, key in [*self._ended.items()]:
+        for key in [*self._ended.values()]:
             if key[0] == session_id:
                 self._drop(key)
         if self.shared:
