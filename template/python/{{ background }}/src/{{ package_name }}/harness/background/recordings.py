@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 
 from ..contract import ERRORS, AgentError
 from ..http.server import Events
+from ..sessions.running_turns import Turns
 from .settings import BackgroundSettings
 
 ERRORS["events_lost"] = (
@@ -74,7 +75,7 @@ class Recording:
         self.first = number
 
     def end(self) -> None:
-        """Tell readers that no more events follow."""
+        """Mark the end: no more events follow."""
         self.is_ended = True
         self._notify()
 
@@ -140,17 +141,18 @@ class Shared(Protocol):
     def publish(self, key: Key, turn: "BackgroundTurn") -> None:
         """Copy the events of a turn of this process from now on. Never fails."""
 
-    async def find(self, key: Key) -> Recording | None:
-        """Return the recording of a turn of another replica, or None.
+    async def find(self, key: Key, turns: Turns) -> Recording | None:
+        """Return the newest recording of a session and actor in all replicas, or None.
 
-        Raises AgentError: `session_forbidden` if only other actors have turns in the session,
-        `store_unavailable`, or `draining`.
+        Its readers are disconnected when this process drains. Raises AgentError:
+        `session_forbidden` if only another actor has turns in the session, `store_unavailable`,
+        or `draining`.
         """
 
     async def stop(self, key: Key) -> bool:
         """Ask the replica that runs the turn to stop it; return whether a turn runs.
 
-        Raises the errors of `find`.
+        Raises AgentError: `session_forbidden`, `store_unavailable`.
         """
 
     def forget(self, session_id: str) -> None:
