@@ -109,7 +109,7 @@ async def find(runtime: Runtime, recordings: Recordings, key: Key) -> Recording 
     if recordings.shared is None or (recording and not recording.is_ended):
         return recording
     try:
-        return await recordings.shared.find(key, runtime.turns) or recording
+        return await recordings.shared.newest(key, runtime.turns) or recording
     except AgentError as error:
         if recording is None or error.type == "session_forbidden":
             raise

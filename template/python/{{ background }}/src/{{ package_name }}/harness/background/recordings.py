@@ -141,7 +141,7 @@ class Shared(Protocol):
     def publish(self, key: Key, turn: "BackgroundTurn") -> None:
         """Copy the events of a turn of this process from now on. Never fails."""
 
-    async def find(self, key: Key, turns: Turns) -> Recording | None:
+    async def newest(self, key: Key, turns: Turns) -> Recording | None:
         """Return the newest recording of a session and actor in all replicas, or None.
 
         Its readers are disconnected when this process drains. Raises AgentError:

@@ -132,7 +132,7 @@ class SharedRecordings(Capability):
     def publish(self, key: Key, turn: BackgroundTurn) -> None:
         self._run(self._write(key, turn.recording), self._writers)
 
-    async def find(self, key: Key, turns: Turns) -> Recording | None:
+    async def newest(self, key: Key, turns: Turns) -> Recording | None:
         found = await self._find(key)
         if found is None:
             return None
