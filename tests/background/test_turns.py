@@ -1,7 +1,6 @@
 """Background turns of one process: they outlive their clients, who follow and stop them."""
 
 import signal
-import socket
 import threading
 import time
 
@@ -206,26 +205,23 @@ def test_turns_are_followed_and_stopped_although_max_turns_run(
     assert reader.rest()[-1].error == "turn_stopped"
 
 
-def test_events_are_limited_in_bytes(
+def test_a_reader_that_needs_dropped_events_is_told(
     fleet: Fleet, provider: Provider, gate: threading.Event
 ) -> None:
-    server = fleet.shared(MAX_EVENT_BYTES=10_000)
+    server = fleet.shared(MAX_EVENT_BYTES=10_000, MAX_REPLY_BYTES=100_000_000)
     chat = Background(server, provider)
-    turn_id = chat.begin("One.", ["a", Hold(gate), Flood(30, 1000)])
+    turn_id = chat.begin("One.", ["a", Hold(gate), Flood(6_000, 1000)])
     slow = Exchange(server.address, receive_buffer=4096)
-    slow.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     slow.send("POST", "/invocations", chat.headers, {"follow": True})
     assert slow.head().status == 200
     gate.set()
-    while not (done := chat.follow(last_id=f"{turn_id}.1000").rest()) and done:
+    while server.get("/ping").json["status"] == "HealthyBusy":
         time.sleep(0.05)
-    chat.server.settle()
-    while b"HealthyBusy" in server.get("/ping").body:
-        time.sleep(0.05)
-    reply = chat.post({"follow": True})
-    assert_failed(reply, 409, "events_lost", chat.session)
-    assert chat.follow(last_id=f"{turn_id}.28").rest()[-1].name == "done"
-    slow.leave()
+    body = slow.reply().body.decode()
+    assert '"type":"events_lost"' in body.split("\n\n")[-2]
+    assert "event: done" not in body
+    assert_failed(chat.post({"follow": True}), 409, "events_lost", chat.session)
+    assert chat.follow(last_id=f"{turn_id}.6000").rest()[-1].name == "done"
 
 
 def test_readers_are_limited(
