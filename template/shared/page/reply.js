@@ -175,7 +175,7 @@ export class Reply {
     this.answers.clear()
     this.metadata = null
     this.rounds++
-    this.node.querySelector('.pending').remove()
+    for (const node of this.node.querySelectorAll('.pending, .approval')) node.remove()
     this.add(element('p', 'waiting', 'Waiting for the reply'))
   }
 
