@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any
 
@@ -20,6 +21,7 @@ CONTROL_PATH = "/invocations/events"  # of `follow` and `stop`: these requests r
 FIELDS = ("background", "follow", "stop")
 MAX_CONTROL_BYTES = 4096  # of the body of `follow` and `stop`
 ACCEPT_SECONDS = 1  # of a wait for the session, until the turn is accepted
+PUBLISH_SECONDS = 1  # for the response to wait until other replicas know the turn
 DETACHED: ContextVar["Detached | None"] = ContextVar("DETACHED", default=None)
 
 
@@ -207,6 +209,9 @@ class Detaching:
         turn = detached.turn
         if not detached.accepted.is_set() or not turn or not turn.key:
             return await detached.relay(send)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PUBLISH_SECONDS):
+                await turn.published.wait()
         session_id, _ = turn.key
         body = {"session_id": session_id, "turn_id": turn.recording.turn_id}
         response = JSONResponse(body, 202, {**NO_SNIFF, SESSION_HEADER: session_id})
