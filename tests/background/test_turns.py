@@ -7,7 +7,7 @@ import time
 from tests.auth.issuer import Issuer
 from tests.background.follower import Background, Event
 from tests.conformance.chat import assert_failed, echoed
-from tests.conformance.client import ACTOR, KEY, Exchange
+from tests.conformance.client import KEY, Exchange
 from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet, Server
 from tests.conformance.steps import CUT, Flood, Hold
@@ -67,7 +67,7 @@ def test_two_readers_and_a_slow_one_see_the_same(chat: Background, gate: threadi
     slow = Exchange(chat.server.address, receive_buffer=4096)
     slow.send("POST", "/invocations", chat.headers, {"follow": True})
     readers = [chat.follow(), chat.follow()]
-    assert [reader.next() for reader in readers][0]
+    assert all(reader.next() for reader in readers)
     gate.set()
     first, second = (reader.rest() for reader in readers)
     assert first == second

@@ -31,6 +31,7 @@ const SIGNED_OUT =
   'A proxy answered instead of the agent. Your sign-in may have expired: ' +
   'reload this page to sign in.'
 const KEYS = find('keys').textContent
+const ELSEWHERE = 'This message was sent from another page.'
 const RUNNING = 'Not sent yet: wait for the reply, or stop it.'
 const NO_TEXT = 'Not sent yet: write a message about the attachments.'
 const TOO_LARGE = 'Not attached: the files of a message can have 4.5 MB in total.'
@@ -207,10 +208,10 @@ function follow() {
 }
 
 async function endSession() {
-  const { session, stop } = current
+  const { session } = current
   const question = 'End this session? Its turns are deleted on the server.'
   if ((await ask(question, 'End session')) === null) return
-  stop?.abort()
+  conversations.get(session.id).cancel()
   const headers = { [`${PREFIX}Session-Id`]: session.id, Accept: 'application/json' }
   const body = '{"end_session": true}'
   try {
@@ -230,7 +231,8 @@ async function endSession() {
 class Conversation {
   constructor(session) {
     this.session = session
-    this.stop = null // stops the running turn
+    this.stop = null // stops reading the running turn
+    this.isBackground = false // turns continue after the page has left
     this.ready = null
     this.draft = null // the last opened edit
     this.attachments = [] // files of the next prompt
@@ -248,10 +250,50 @@ class Conversation {
   /** Read the turns from the server. */
   load() {
     this.ready = this.readTurns().then(
-      (messages) => this.show(messages),
+      (messages) => {
+        this.show(messages)
+        void this.resume(messages)
+      },
       (error) => this.fail(asFailure(error), 'The turns could not be read.', () => this.load()),
     )
     return this
+  }
+
+  /** Follow the background turn of the session, which another page started. */
+  async resume(messages) {
+    const stop = new AbortController()
+    const { signal } = stop
+    const response = await call(this.session, this.stream, { signal }).catch(() => null)
+    if (response?.status !== 200 || this.stop) return stop.abort()
+    this.stop = stop
+    this.isBackground = true
+    this.show(messages)
+    const { unfinished } = this.tabData
+    this.addPrompt(unfinished?.text ?? ELSEWHERE)
+    const reply = new Reply(this.log)
+    this.log.classList.add('busy')
+    show()
+    try {
+      for await (const event of readEvents(response)) reply.take(event)
+    } catch {
+      // The turns that the page reads next are the outcome.
+    }
+    this.log.classList.remove('busy')
+    this.stop = null
+    show()
+    this.load()
+  }
+
+  /** The path of the running turn. */
+  get stream() {
+    return `api/chat/${this.session.id}/stream`
+  }
+
+  /** Cancel the running turn. */
+  cancel() {
+    this.stop?.abort()
+    const options = { method: 'DELETE' }
+    if (this.stop && this.isBackground) call(this.session, this.stream, options).catch(() => {})
   }
 
   async readTurns(options) {
@@ -388,6 +430,7 @@ class Conversation {
   /** Offer to retry a prompt that this tab sent before a reload, unless its turn was saved. */
   offerUnfinished(messages) {
     const { unfinished } = this.tabData
+    if (this.stop) return // the turn runs
     if (typeof unfinished?.id !== 'string' || typeof unfinished.text !== 'string') return
     const { id, text, after, failure, replaces, how, isAnswer, answered, was } = unfinished
     const files = replaces ? filesOf.get(this.userMessages.get(replaces)) : this.sentFiles
@@ -600,6 +643,7 @@ class Conversation {
 
   async run(userMessage, reply, prompt, request) {
     const stop = (this.stop = new AbortController())
+    let isCut = false
     reply.node.ariaBusy = 'true'
     this.log.classList.add('busy')
     scrollDown(true)
@@ -612,19 +656,22 @@ class Conversation {
         ...request,
       }
       const options = { method: 'POST', body: JSON.stringify(turn), signal: stop.signal }
-      for await (const event of readEvents(await call(this.session, 'api/chat', options))) {
-        reply.take(event)
-      }
+      const response = await call(this.session, 'api/chat', options)
+      this.isBackground = response.headers.has('X-Turn-Id')
+      for await (const event of readEvents(response)) reply.take(event)
       if (reply.error) throw new Failure(...reply.error)
       if (!reply.metadata) throw new TypeError('the stream was cut')
       this.commit(userMessage, reply, prompt)
     } catch (error) {
       const failure = stop.signal.aborted ? new Failure('stopped', '') : asFailure(error)
-      await this.rollBack(userMessage, reply, failure, prompt)
+      const mayRun = this.isBackground && isUnknown(failure.type)
+      if (!mayRun) await this.rollBack(userMessage, reply, failure, prompt)
+      isCut = mayRun
     }
     reply.node.ariaBusy = 'false'
     this.log.classList.remove('busy')
     this.stop = null
+    if (isCut) this.load()
     if (this === current && find('keys').textContent === RUNNING) hint('')
     if (isListed(this.session)) show()
     else follow() // another tab ended the session
@@ -900,7 +947,7 @@ function grow() {
 }
 
 function stopTurn() {
-  current.stop?.abort()
+  current.cancel()
   prompt.focus() // the focused button was removed
 }
 

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..contract import NO_SNIFF, SESSION_HEADER, AgentError, Turn
 from ..http.requests import find_actor, parse_json
 from ..log import log_unexpected
-from .readers import EventStream
+from .readers import TURN_HEADER, EventStream
 from .recordings import BackgroundTurn, Format, Recordings, format_error
 
 CONTROL_PATH = "/invocations/events"  # of `follow` and `stop`: these requests run no turn
@@ -167,7 +167,8 @@ class Detaching:
         if not detached.is_stream or not detached.turn or not detached.head:
             return await detached.relay(send)
         stream = EventStream(detached.turn.recording, 0, self._seconds, is_numbered=False)
-        stream.raw_headers = detached.head["headers"]
+        stream.raw_headers = [*detached.head["headers"]]
+        stream.headers[TURN_HEADER] = detached.turn.recording.turn_id
         await stream(scope, receive, send)
 
     async def _invoke(self, scope: Scope, receive: Receive, send: Send) -> None:
