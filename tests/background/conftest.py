@@ -77,7 +77,6 @@ def issuer() -> Iterator[Issuer]:
 
 @pytest.fixture
 def auth_fleet(
-    request: pytest.FixtureRequest,
     target: Target,
     provider: Provider,  # noqa: F811
     tmp_path_factory: pytest.TempPathFactory,

@@ -7,7 +7,7 @@ import time
 from tests.auth.issuer import Issuer
 from tests.background.follower import Background, Event
 from tests.conformance.chat import assert_failed, echoed
-from tests.conformance.client import ACTOR, KEY, Exchange
+from tests.conformance.client import KEY, Exchange
 from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet, Server
 from tests.conformance.steps import CUT, Flood, Hold
@@ -67,7 +67,7 @@ def test_two_readers_and_a_slow_one_see_the_same(chat: Background, gate: threadi
     slow = Exchange(chat.server.address, receive_buffer=4096)
     slow.send("POST", "/invocations", chat.headers, {"follow": True})
     readers = [chat.follow(), chat.follow()]
-    assert [reader.next() for reader in readers][0]
+    assert all(reader.next() for reader in readers)
     gate.set()
     first, second = (reader.rest() for reader in readers)
     assert first == second
@@ -158,9 +158,7 @@ def test_the_token_is_checked_for_each_request(
 ) -> None:
     server = auth_fleet.fresh(**issuer.environment)
     chat = Background(server, provider)
-    ada, bob = (
-        {"Authorization": f"Bearer {issuer.token(sub=name)}"} for name in ("ada", "bob")
-    )
+    ada, bob = ({"Authorization": f"Bearer {issuer.token(sub=name)}"} for name in ("ada", "bob"))
     chat.begin("One.", ["a", Hold(gate), "b"], headers=ada)
     chat.call("One.")
     for body in ({"follow": True}, {"stop": True}):
@@ -208,7 +206,9 @@ def test_turns_are_followed_and_stopped_although_max_turns_run(
 def test_a_reader_that_needs_dropped_events_is_told(
     fleet: Fleet, provider: Provider, gate: threading.Event
 ) -> None:
-    server = fleet.shared(MAX_EVENT_BYTES=10_000, MAX_REPLY_BYTES=100_000_000)
+    server = fleet.shared(
+        MAX_EVENT_BYTES=10_000, MAX_REPLY_BYTES=100_000_000, MAX_SNAPSHOT_BYTES=100_000_000
+    )
     chat = Background(server, provider)
     turn_id = chat.begin("One.", ["a", Hold(gate), Flood(6_000, 1000)])
     slow = Exchange(server.address, receive_buffer=4096)
@@ -221,12 +221,11 @@ def test_a_reader_that_needs_dropped_events_is_told(
     assert '"type":"events_lost"' in body.split("\n\n")[-2]
     assert "event: done" not in body
     assert_failed(chat.post({"follow": True}), 409, "events_lost", chat.session)
-    assert chat.follow(last_id=f"{turn_id}.6000").rest()[-1].name == "done"
+    last = chat.follow(last_id=f"{turn_id}.6000").rest()[-1]
+    assert last.name == "done", last
 
 
-def test_readers_are_limited(
-    fleet: Fleet, provider: Provider, gate: threading.Event
-) -> None:
+def test_readers_are_limited(fleet: Fleet, provider: Provider, gate: threading.Event) -> None:
     server = fleet.shared(MAX_READERS=2)
     chat = Background(server, provider)
     chat.begin("One.", ["a", Hold(gate)])

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any
 
@@ -13,13 +14,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..contract import NO_SNIFF, SESSION_HEADER, AgentError, Turn
 from ..http.requests import find_actor, parse_json
 from ..log import log_unexpected
-from .readers import EventStream
+from .readers import TURN_HEADER, EventStream
 from .recordings import BackgroundTurn, Format, Recordings, format_error
 
 CONTROL_PATH = "/invocations/events"  # of `follow` and `stop`: these requests run no turn
 FIELDS = ("background", "follow", "stop")
 MAX_CONTROL_BYTES = 4096  # of the body of `follow` and `stop`
 ACCEPT_SECONDS = 1  # of a wait for the session, until the turn is accepted
+PUBLISH_SECONDS = 1  # for the response to wait until other replicas know the turn
 DETACHED: ContextVar["Detached | None"] = ContextVar("DETACHED", default=None)
 
 
@@ -165,7 +167,8 @@ class Detaching:
         if not detached.is_stream or not detached.turn or not detached.head:
             return await detached.relay(send)
         stream = EventStream(detached.turn.recording, 0, self._seconds, is_numbered=False)
-        stream.raw_headers = detached.head["headers"]
+        stream.raw_headers = [*detached.head["headers"]]
+        stream.headers[TURN_HEADER] = detached.turn.recording.turn_id
         await stream(scope, receive, send)
 
     async def _invoke(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -207,6 +210,9 @@ class Detaching:
         turn = detached.turn
         if not detached.accepted.is_set() or not turn or not turn.key:
             return await detached.relay(send)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PUBLISH_SECONDS):
+                await turn.published.wait()
         session_id, _ = turn.key
         body = {"session_id": session_id, "turn_id": turn.recording.turn_id}
         response = JSONResponse(body, 202, {**NO_SNIFF, SESSION_HEADER: session_id})

@@ -13,6 +13,7 @@ from ..sessions.session_store import InProcess
 from .recordings import Key, Recording, Recordings, format_error
 
 EVENT_ID = r"([A-Za-z0-9_-]{16})\.([0-9]{1,15})"
+TURN_HEADER = "X-Turn-Id"  # of a stream for useChat: its turn continues without clients
 CHUNK_BYTES = 65_536  # sent at once: a slow reader holds no more
 OF_CHAT = "This turn belongs to useChat: follow it with GET /api/chat/{}/stream."
 NOTHING = "This session has no background turn, or it ended more than EVENT_SECONDS ago."

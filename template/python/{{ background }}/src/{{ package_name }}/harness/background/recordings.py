@@ -139,7 +139,10 @@ class Shared(Protocol):
     """The recordings that all replicas share."""
 
     def publish(self, key: Key, turn: "BackgroundTurn") -> None:
-        """Copy the events of a turn of this process from now on. Never fails."""
+        """Copy the events of a turn of this process from now on. Never fails.
+
+        Sets `published` after the first copy.
+        """
 
     async def newest(self, key: Key, turns: Turns) -> Recording | None:
         """Return the newest recording of a session and actor in all replicas, or None.
@@ -166,6 +169,7 @@ class BackgroundTurn:
         self.actor = actor
         self.key: Key | None = None  # None until the turn starts
         self.recording = Recording(token_urlsafe(12), format, max_bytes)
+        self.published = asyncio.Event()  # other replicas know the turn
         self.stopping = asyncio.Event()
 
     def append(self, event: bytes) -> None:
@@ -222,6 +226,8 @@ class Recordings:
         self._newest.setdefault(session_id, {})[actor] = turn.recording
         if self.shared:
             self.shared.publish(key, turn)
+        else:
+            turn.published.set()
 
     def end(self, turn: BackgroundTurn) -> None:
         """Handle the end of a turn: its recording expires EVENT_SECONDS later."""

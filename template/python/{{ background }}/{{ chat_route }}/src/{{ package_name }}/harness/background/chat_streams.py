@@ -14,7 +14,7 @@ from ..modules import LoadModules
 from ..runtime import Runtime
 from ..settings import CoreSettings
 from .capability import Background
-from .readers import EventStream, admit, find, stop
+from .readers import TURN_HEADER, EventStream, admit, find, stop
 from .recordings import Key
 
 
@@ -44,7 +44,8 @@ class ChatStreams(Capability):
         admit(self._recordings, recording)
         seconds = runtime.settings.keep_alive_seconds
         stream = EventStream(recording, 0, seconds, is_numbered=False)
-        stream.headers.update({**UiEvents.headers, SESSION_HEADER: key[0]})
+        headers = {SESSION_HEADER: key[0], TURN_HEADER: recording.turn_id}
+        stream.headers.update({**UiEvents.headers, **headers})
         return stream
 
     async def _stop(self, request: Request, runtime: Runtime) -> Response:
@@ -62,5 +63,5 @@ def _read_key(request: Request, runtime: Runtime) -> Key:
 
 
 def _no_content(key: Key) -> Response:
-    headers = {"Cache-Control": "no-store", "Allow": "GET, DELETE", SESSION_HEADER: key[0]}
+    headers = {"Cache-Control": "no-store", SESSION_HEADER: key[0]}
     return Response(status_code=204, headers=headers)

@@ -130,7 +130,7 @@ class SharedRecordings(Capability):
             await self.store.close()
 
     def publish(self, key: Key, turn: BackgroundTurn) -> None:
-        self._run(self._write(key, turn.recording), self._writers)
+        self._run(self._write(key, turn), self._writers)
 
     async def newest(self, key: Key, turns: Turns) -> Recording | None:
         found = await self._find(key)
@@ -178,9 +178,10 @@ class SharedRecordings(Capability):
             raise AgentError("session_forbidden")
         return None
 
-    async def _write(self, key: Key, recording: Recording) -> None:
+    async def _write(self, key: Key, turn: BackgroundTurn) -> None:
         """Write the events of a turn and renew its lease, until it has ended."""
         session_id, actor = key
+        recording = turn.recording
         turn_id = recording.turn_id
         names = ("turns", f"events:{turn_id}", f"lease:{turn_id}", f"stop:{turn_id}")
         keys = self._keys(session_id, *names)
@@ -208,6 +209,7 @@ class SharedRecordings(Capability):
                     return
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
+            turn.published.set()
             is_new = False
             failed_at = 0
             if is_stopped:
