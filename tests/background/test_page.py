@@ -7,24 +7,22 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from tests.background.conftest import with_background
 from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet
 from tests.conformance.steps import Call, Hold, Step
-from tests.conformance.targets import Target, with_own_agent
+from tests.conformance.targets import Target
 from tests.ui.browser import launch
+from tests.ui.gated import gated
 from tests.ui.visitor import Visitor
 
 
 @pytest.fixture(scope="module")
 def pages(
-    target: Target,
-    provider: Provider,  # noqa: F811
-    tmp_path_factory: pytest.TempPathFactory,
+    target: Target, provider: Provider, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Fleet]:
-    plain = replace(target, variant=target.variant.partition("+")[0])
-    asks = with_background(with_own_agent(plain, approval=True), "ui", "approval")
-    fleet = Fleet(asks, tmp_path_factory.mktemp("pages"), provider.origin)
+    folder = tmp_path_factory.mktemp("pages")
+    plain = replace(target, name=target.variant.partition("+")[0])
+    fleet = Fleet(gated(plain, folder, "ui", "background"), folder, provider.origin)
     yield fleet
     fleet.stop()
 
@@ -176,14 +174,15 @@ def test_a_lost_connection_is_resumed(visitor: Visitor) -> None:
 def test_an_approved_call_continues_after_a_reload(visitor: Visitor) -> None:
     gate = threading.Event()
     steps: list[Step] = [
-        ["Let me see. ", Call("word_count", {"text": "a b"})],
-        ["It has", Hold(gate), " two."],
+        ["Let me see. ", Call("delete_order", {"order_id": "7"})],
+        ["It is", Hold(gate), " gone."],
     ]
-    visitor.say("Count with approval.", *steps)
+    visitor.say("Delete order 7.", *steps)
     visitor.page.get_by_role("button", name="Approve").click()
-    visitor.sees("It has")
+    visitor.sees("It is")
     visitor.page.reload()
-    visitor.sees("It has")
+    visitor.sees("It is")
     gate.set()
     visitor.committed(1)
-    assert len(visitor.provider.calls_for("Count with approval.")) == 2
+    assert shown(visitor.page) == ["Delete order 7.", "Let me see.", "It is gone."]
+    assert len(visitor.provider.calls_for("Delete order 7.")) == 2

@@ -27,7 +27,7 @@ const ASKING = 'The page keeps asking the server for a few minutes.'
 const SECONDS = [3, 6, 12, 25, 50, 100] // between the questions
 const AGAIN = [0, 1, 2, 4, 8] // seconds before each attempt to resume a turn
 const GONE = 'The server no longer has this session. Your next message starts it again.'
-const GENTLE = { stopped: 'Stopped', turn_stopped: 'Stopped', interrupted: 'Interrupted' }
+const GENTLE = { stopped: 'Stopped', interrupted: 'Interrupted' }
 const SIGNED_OUT =
   'A proxy answered instead of the agent. Your sign-in may have expired: ' +
   'reload this page to sign in.'
@@ -277,7 +277,11 @@ class Conversation {
     const id = start?.messageId
     const last = messages.at(-1)
     const isAnswer = last?.parts.some(isPending) && ['reply', last.id].includes(id)
-    if (!id || (!isAnswer && (id === 'reply' || messages.some((message) => message.id === id)))) {
+    const isIt = (prompt) => prompt && `${prompt.id}-reply` === id
+    const found = [this.tabData.unfinished, this.session.running].find(isIt)
+    const { text = '', replaces } = found ?? {}
+    const isShown = id === 'reply' || messages.some((message) => message.id === id)
+    if (!id || (isShown && !isAnswer && !replaces)) {
       stop.abort() // the turn is committed
       return this.show(messages)
     }
@@ -289,9 +293,6 @@ class Conversation {
       this.last.resume()
       return void this.run(userMessage, this.last, prompt, () => events, stop)
     }
-    const isIt = (prompt) => prompt && `${prompt.id}-reply` === id
-    const found = [this.tabData.unfinished, this.session.running].find(isIt)
-    const { text = '', replaces } = found ?? {}
     const prompt = { id: id.replace(/-reply$/, ''), text, replaces, isResumed: true }
     let userMessage = this.userMessages.get(replaces)
     while (userMessage?.nextSibling) userMessage.nextSibling.remove()
@@ -698,8 +699,7 @@ class Conversation {
       this.commit(userMessage, reply, prompt)
     } catch (error) {
       let isRead = false
-      const isStopped = stop.signal.aborted || error.type === 'turn_stopped'
-      const failure = isStopped ? new Failure('stopped', '') : asFailure(error)
+      const failure = stop.signal.aborted ? new Failure('stopped', '') : asFailure(error)
       if (agent.resumes && isUnknown(failure.type)) {
         const { type, message } = failure
         this.remember({ unfinished: { ...this.tabData.unfinished, failure: { type, message } } })

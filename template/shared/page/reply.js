@@ -103,6 +103,8 @@ export class Reply {
       this.add(fileList([event])) // of a tool
     } else if (event.type === 'finish') {
       this.metadata = event.messageMetadata
+    } else if (event.type === 'abort') {
+      this.error = ['stopped', ''] // in this or another tab
     } else if (event.type === 'error') {
       this.error = event.errorText.split(/: (.*)/s) // type and message
     }
