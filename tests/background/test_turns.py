@@ -4,6 +4,8 @@ import signal
 import threading
 import time
 
+import pytest
+
 from tests.auth.issuer import Issuer
 from tests.background.follower import Background, Event
 from tests.conformance.chat import assert_failed, echoed
@@ -285,3 +287,19 @@ def test_a_drain_cancels_the_turn_after_the_grace_time(
     server.signal(signal.SIGTERM)
     assert reader.rest()[-1].error == "draining"
     assert server.exit_code() == 0
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+def test_ten_thousand_turns_leave_no_memory_behind(fleet: Fleet, provider: Provider) -> None:
+    server = fleet.fresh(offline=True, EVENT_SECONDS=1)
+
+    def megabytes_after(turns: int) -> float:
+        for _ in range(turns):
+            chat = Background(server, provider)
+            chat.begin("One.")
+            assert chat.follow().rest()[-1].name == "done"
+        return server.megabytes
+
+    first = megabytes_after(2_000)
+    assert megabytes_after(8_000) < first + 20
