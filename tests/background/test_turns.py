@@ -167,7 +167,7 @@ def test_the_token_is_checked_for_each_request(
         assert chat.post(body).status == 401
         assert chat.post(body, bob).status == 403
     gate.set()
-    assert chat.follow(**ada).rest()[-1].name == "done"
+    assert chat.follow(headers=ada).rest()[-1].name == "done"
 
 
 def test_background_turns_are_limited(
