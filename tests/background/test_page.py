@@ -1,4 +1,4 @@
-"""The page with background turns: a reload and a second tab follow the turn, and Stop cancels it."""
+"""The page with background turns: a reload and a second tab follow one; Stop cancels it."""
 
 # ruff: noqa: F811 (fixtures)
 
