@@ -45,7 +45,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(scope="session")
 def target(request: pytest.FixtureRequest) -> Target:
     assert isinstance(request.param, Target)
-    return with_background(request.param, "ai-sdk-ui")
+    return with_background(request.param, "ui")
 
 
 @pytest.fixture(scope="session")

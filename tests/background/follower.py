@@ -78,10 +78,15 @@ class Background(Chat):
             self.script(text, *steps)
         return self.post({"prompt": text + self.tag, "background": True}, headers)
 
-    def follow(self, last_id: str = "", server: Server | None = None, **headers: str) -> Follower:
+    def follow(
+        self,
+        last_id: str = "",
+        server: Server | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> Follower:
         """Follow the newest turn, at another server perhaps."""
         body: dict[str, object] = {"follow": True}
-        sent = {**self.headers, **headers}
+        sent = {**self.headers, **(headers or {})}
         if last_id:
             sent["Last-Event-ID"] = last_id
         return Follower((server or self.server).send(body, sent))

@@ -4,6 +4,8 @@ import signal
 import threading
 import time
 
+import pytest
+
 from tests.auth.issuer import Issuer
 from tests.background.follower import Background, Event
 from tests.conformance.chat import assert_failed, echoed
@@ -165,7 +167,7 @@ def test_the_token_is_checked_for_each_request(
         assert chat.post(body).status == 401
         assert chat.post(body, bob).status == 403
     gate.set()
-    assert chat.follow(**ada).rest()[-1].name == "done"
+    assert chat.follow(headers=ada).rest()[-1].name == "done"
 
 
 def test_background_turns_are_limited(
@@ -285,3 +287,19 @@ def test_a_drain_cancels_the_turn_after_the_grace_time(
     server.signal(signal.SIGTERM)
     assert reader.rest()[-1].error == "draining"
     assert server.exit_code() == 0
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+def test_ten_thousand_turns_leave_no_memory_behind(fleet: Fleet, provider: Provider) -> None:
+    server = fleet.fresh(offline=True, EVENT_SECONDS=1)
+
+    def megabytes_after(turns: int) -> float:
+        for _ in range(turns):
+            chat = Background(server, provider)
+            chat.begin("One.")
+            assert chat.follow().rest()[-1].name == "done"
+        return server.megabytes
+
+    first = megabytes_after(2_000)
+    assert megabytes_after(8_000) < first + 20
