@@ -1,0 +1,80 @@
+// Streams a recording to a reader, which never slows down the turn or other readers.
+
+import { once } from 'node:events'
+import type { OutgoingHttpHeaders, ServerResponse } from 'node:http'
+
+import { AgentError } from '../contract.ts'
+import { BackgroundError, toEvent } from './failures.ts'
+import type { Recording } from './recording.ts'
+import type { BackgroundSettings } from './settings.ts'
+
+const KEEP_ALIVE = ': keep-alive\n\n' // an SSE comment, sent because proxies close idle connections
+const EVENTS_AT_ONCE = 100
+const EVENT_ID = /^([\w-]+)\.(\d{1,15})$/ // turn id and number
+
+/** Return the number of the event to send next, after the event with this id. */
+export function numberAfter(recording: Recording, eventId: string): number {
+  const [, turnId, number] = EVENT_ID.exec(eventId) ?? []
+  return turnId === recording.turnId ? Number(number) + 1 : 1
+}
+
+/**
+ * Throw an error if no reader can start at this number.
+ *
+ * Throws AgentError `rate_limited`, or BackgroundError `events_lost`.
+ */
+export function checkReader(recording: Recording, number: number, maxReaders: number): void {
+  if (recording.readers >= maxReaders) {
+    throw new AgentError('rate_limited', 'Too many clients follow this turn; retry later.')
+  }
+  if (number < recording.first) throw new BackgroundError('events_lost')
+}
+
+/** Send the events from this number on, until the turn ends or the client leaves. */
+export async function stream(
+  response: ServerResponse,
+  recording: Recording,
+  number: number,
+  headers: OutgoingHttpHeaders,
+  settings: BackgroundSettings,
+): Promise<void> {
+  const left = new AbortController()
+  const { signal } = left
+  response.once('close', () => left.abort())
+  response.writeHead(200, headers)
+  response.flushHeaders()
+  const silence = settings.keepAliveSeconds * 1000
+  let lastSent = performance.now()
+  const clock = setInterval(() => {
+    if (performance.now() - lastSent < silence || response.writableNeedDrain) return
+    lastSent = performance.now()
+    response.write(KEEP_ALIVE)
+  }, silence / 10)
+  const { format } = recording
+  recording.readers++
+  try {
+    let next = number
+    while (!signal.aborted) {
+      const events = recording.read(next, EVENTS_AT_ONCE)
+      if (!events) return void response.end(toEvent(new BackgroundError('events_lost'), format))
+      if (events.length === 0 && recording.state !== 'running') break
+      if (events.length === 0) await once(recording, 'change', { signal })
+      const text = events.map((event, index) => withId(recording, event, next + index)).join('')
+      next += events.length
+      lastSent = performance.now()
+      if (!response.write(text)) await once(response, 'drain', { signal })
+    }
+    const isLost = recording.state === 'lost'
+    response.end(isLost ? toEvent(new BackgroundError('turn_lost'), format) : '')
+  } catch (error) {
+    if (!signal.aborted) throw error
+  } finally {
+    recording.readers--
+    clearInterval(clock)
+  }
+}
+
+/** Return an event with its id; useChat needs no ids. */
+function withId({ turnId, format }: Recording, event: string, number: number): string {
+  return format === 'chat' ? event : `id: ${turnId}.${number}\n${event}`
+}
