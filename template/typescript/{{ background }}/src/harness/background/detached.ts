@@ -160,7 +160,7 @@ export class Detached {
   /** Copy the status and the headers. */
   copyHead(response: ServerResponse): void {
     response.statusCode = this.response.statusCode
-    for (const name of this.response.getRawHeaderNames()) {
+    for (const name of this.response.getHeaderNames()) {
       response.setHeader(name, this.response.getHeader(name)!)
     }
   }

@@ -6,7 +6,10 @@ import type { AgentError } from '../contract.ts'
 import { serialize } from '../sessions/sessions.ts'
 
 const FAILURES = {
-  events_lost: [409, 'The first events of this turn were dropped: read the reply from the session.'],
+  events_lost: [
+    409,
+    'The first events of this turn were dropped: read the reply from the session.',
+  ],
   turn_elsewhere: [
     409,
     'Another replica may run the turn: send the request there, or store sessions in Valkey.',
