@@ -44,8 +44,7 @@ function follow(
 /** Wait until a recording has this number of readers. */
 async function untilFollowed(client: Client, count: number): Promise<void> {
   const [background] = client.runtime.capabilities as [Background]
-  const recording = (await background.find('chat', 'ada'))!
-  await until(() => recording.readers === count)
+  await until(() => background.findHere('chat', 'ada')?.readers === count)
 }
 
 describe('a background turn', () => {

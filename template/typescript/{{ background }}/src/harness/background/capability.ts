@@ -19,8 +19,10 @@ import { Recordings } from './recordings.ts'
 import type { BackgroundSettings } from './settings.ts'
 
 const MODES = ['background', 'follow', 'stop'] as const
-const TURN_FIELDS = ['prompt', 'replace_turn', 'fork', 'end_session', 'approve', 'deny']
+const OTHER_FIELDS = ['prompt', 'replace_turn', 'fork', 'end_session']
+const SMALL_BODY = 4096 // bytes; MAX_TURNS does not limit reads of smaller bodies
 const SEND_SESSION = 'Send the session id in the session header.'
+const NOTHING = 'This session has no background turn, or it ended more than EVENT_SECONDS ago.'
 
 type Mode = (typeof MODES)[number]
 type Fields = Record<string, unknown>
@@ -30,17 +32,17 @@ export interface SharedRecordings {
   /** Copy a running recording until it ends; resolve when other replicas can find it. */
   publish(recording: Recording): Promise<void>
   /**
-   * Return the recording of the actor's newest turn; `local` is that of this process.
+   * Return the recording of the actor's newest turn in a session, or undefined.
    *
-   * Throws AgentError `session_forbidden` if only other actors have recordings, or
-   * `store_unavailable`.
+   * Throws AgentError: `session_forbidden` if only other actors have recordings,
+   * `store_unavailable`, or `draining`.
    */
-  find(
-    sessionId: string,
-    actor: string | null,
-    local: Recording | undefined,
-  ): Promise<Recording | undefined>
-  /** Ask the other replicas to stop the actor's newest turn; return whether it runs. */
+  find(sessionId: string, actor: string | null): Promise<Recording | undefined>
+  /**
+   * Ask the replica that runs the actor's newest turn to stop it; return whether it runs.
+   *
+   * Throws AgentError `session_forbidden` or `store_unavailable`.
+   */
   stop(sessionId: string, actor: string | null): Promise<boolean>
   /** Drop the recordings of a session. */
   forget(sessionId: string): void
@@ -122,7 +124,10 @@ export class Background extends Capability<BackgroundSettings> {
     if (this.#running.size >= maxBackgroundTurns) throw new AgentError('server_busy')
     const own = [...this.#running.values()].filter((it) => it === actor).length
     if (actor !== null && own >= maxBackgroundTurnsPerActor) {
-      throw new AgentError('rate_limited', 'Too many of your turns are running; retry later.')
+      throw new AgentError(
+        'rate_limited',
+        `This actor already has ${own} background turns; retry later.`,
+      )
     }
     const detached = new Detached(request, body, format, maxEventBytes)
     this.#running.set(detached, actor)
@@ -146,7 +151,8 @@ export class Background extends Capability<BackgroundSettings> {
    */
   async find(sessionId: string, actor: string | null): Promise<Recording | undefined> {
     const local = this.#recordings.find(sessionId, actor)
-    const found = this.shared ? await this.shared.find(sessionId, actor, local) : local
+    if (local?.state === 'running') return local
+    const found = this.shared ? await this.#findShared(this.shared, sessionId, actor, local) : local
     if (found) return found
     if (this.#recordings.has(sessionId)) throw new AgentError('session_forbidden')
     const { sessions } = this.runtime
@@ -162,16 +168,41 @@ export class Background extends Capability<BackgroundSettings> {
    * Throws AgentError `session_forbidden` for another actor's session, or an error of the store.
    */
   async stop(sessionId: string, actor: string | null): Promise<boolean> {
+    if (this.stopHere(sessionId, actor)) return true
+    if (await this.shared?.stop(sessionId, actor)) return true
+    await this.find(sessionId, actor).catch((error) => {
+      if (!(error instanceof BackgroundError)) throw error
+    })
+    return false
+  }
+
+  /** Cancel the actor's turns of this process in a session, and return whether any was running. */
+  stopHere(sessionId: string, actor: string | null): boolean {
     const isOwn = ({ recording }: Detached) =>
       recording?.sessionId === sessionId && recording.actor === actor
     const own = [...this.#running.keys()].filter(isOwn)
     for (const detached of own) detached.stop()
-    if (own.length > 0) return true
-    const found = await this.find(sessionId, actor).catch((error) => {
-      if (!(error instanceof BackgroundError)) throw error
-    })
-    if (found?.state !== 'running' || !this.shared) return false
-    return this.shared.stop(sessionId, actor)
+    return own.length > 0
+  }
+
+  /** Return the newest recording of all replicas; if the store fails, that of this process. */
+  async #findShared(
+    shared: SharedRecordings,
+    sessionId: string,
+    actor: string | null,
+    local: Recording | undefined,
+  ): Promise<Recording | undefined> {
+    try {
+      return (await shared.find(sessionId, actor)) ?? local
+    } catch (error) {
+      if (local && error instanceof AgentError && error.type !== 'session_forbidden') return local
+      throw error
+    }
+  }
+
+  /** Return the recording of the actor's newest turn of this process, if any. */
+  findHere(sessionId: string, actor: string | null): Recording | undefined {
+    return this.#recordings.find(sessionId, actor)
   }
 
   async #invoke(
@@ -184,7 +215,10 @@ export class Background extends Capability<BackgroundSettings> {
     const sessionId = sentId ?? randomUUID()
     if (SESSION_ID.test(sessionId)) response.setHeader(SESSION_HEADER, sessionId)
     checkAccess(request, runtime)
-    const body = await runtime.turns.reading(() => receive(request, this.settings.maxBodyBytes))
+    const read = () => receive(request, this.settings.maxBodyBytes)
+    // A turn can be followed and stopped while MAX_TURNS run.
+    const isSmall = Number(request.headers['content-length']) <= SMALL_BODY
+    const body = isSmall ? await read() : await runtime.turns.reading(read)
     const fields = fieldsOf(body)
     const mode = readMode(fields)
     if (!mode) return void (await app(repeatRequest(request, body), response))
@@ -194,6 +228,10 @@ export class Background extends Capability<BackgroundSettings> {
       return this.#begin(response, this.detach(app, request, body, actor, 'events'))
     }
     if (sentId === null) throw new AgentError('invalid_request', SEND_SESSION)
+    const isOther = OTHER_FIELDS.some((name) => name in fields)
+    if (isOther || runtime.readRequest(fields, sessionId)) {
+      throw new AgentError('invalid_request', `Send ${mode} in a separate request.`)
+    }
     const actor = readActor(request, runtime)
     if (mode === 'follow') {
       return this.#follow(request, response, sessionId, actor, fields.last_event_id)
@@ -225,12 +263,11 @@ export class Background extends Capability<BackgroundSettings> {
       throw new AgentError('invalid_request', 'Send last_event_id as the id of an event.')
     }
     const recording = await this.find(sessionId, actor)
-    if (!recording) {
-      throw new AgentError('not_found', 'This session has no background turn, or it is too old.')
-    }
+    if (!recording) throw new AgentError('not_found', NOTHING)
     if (recording.format === 'chat') {
       const place = `GET /api/chat/${sessionId}/stream`
-      throw new BackgroundError('turn_elsewhere', `A page runs this turn: follow it with ${place}.`)
+      const message = `This turn belongs to useChat: follow it with ${place}.`
+      throw new BackgroundError('turn_elsewhere', message)
     }
     const number = numberAfter(recording, eventId)
     checkReader(recording, number, this.settings.maxReaders)
@@ -265,11 +302,7 @@ function readMode(fields: Fields): Mode | undefined {
       throw new AgentError('invalid_request', `Send ${name} as true or false.`)
     }
   }
-  const modes = MODES.filter((name) => fields[name] === true)
-  const [mode] = modes
-  const isOther = mode !== 'background' && TURN_FIELDS.some((name) => name in fields)
-  if (modes.length > 1 || (mode && isOther)) {
-    throw new AgentError('invalid_request', `Send ${modes.at(-1)} in a separate request.`)
-  }
+  const [mode, other] = MODES.filter((name) => fields[name] === true)
+  if (other) throw new AgentError('invalid_request', `Send ${other} in a separate request.`)
   return mode
 }

@@ -8,18 +8,19 @@ import { serialize } from '../sessions/sessions.ts'
 const FAILURES = {
   events_lost: [
     409,
-    'The first events of this turn were dropped: read the reply from the session.',
+    'The first events of this turn were dropped: its reply will be in the session.',
   ],
   turn_elsewhere: [
     409,
-    'Another replica may run the turn: send the request there, or store sessions in Valkey.',
+    'Another replica may run this turn: send the request there, or store sessions in Valkey.',
   ],
-  turn_stopped: [499, 'The turn was stopped; it was not saved.'],
+  turn_stopped: [409, 'The turn was stopped; it was not saved.'],
   turn_lost: [
     503,
     'The process ended during the turn; send the request again with the same Idempotency-Key.',
   ],
 } as const
+const DONE = 'data: [DONE]\n\n' // the end of a stream of useChat
 
 /** The form of events: those of POST /invocations, or those of useChat. */
 export type Format = 'events' | 'chat'
@@ -47,8 +48,9 @@ export class BackgroundError extends Error {
 export function toEvent(error: BackgroundError | AgentError, format: Format): string {
   const { type, message } = error
   if (format === 'events') return errorEvent(serialize({ error: { type, message } }))
-  const part = serialize({ type: 'error', errorText: `${type}: ${message}` })
-  return `data: ${part}\n\ndata: [DONE]\n\n`
+  const errorText = `${type}: ${message}`
+  const part = type === 'turn_stopped' ? { type: 'abort' } : { type: 'error', errorText }
+  return `data: ${serialize(part)}\n\n${DONE}`
 }
 
 /** Return the event of POST /invocations for an error; `body` is JSON. */

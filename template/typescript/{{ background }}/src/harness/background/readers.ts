@@ -9,10 +9,10 @@ import type { Recording } from './recording.ts'
 import type { BackgroundSettings } from './settings.ts'
 
 const KEEP_ALIVE = ': keep-alive\n\n' // an SSE comment, sent because proxies close idle connections
-const EVENTS_AT_ONCE = 100
-const EVENT_ID = /^([\w-]+)\.(\d{1,15})$/ // turn id and number
+const CHUNK_BYTES = 65_536 // sent at once: a slow reader holds no more
+const EVENT_ID = /^([\w-]{16})\.(\d{1,15})$/ // turn id and number
 
-/** Return the number of the event to send next, after the event with this id. */
+/** Return the number of the event after the event with this id, or 1 for another turn's id. */
 export function numberAfter(recording: Recording, eventId: string): number {
   const [, turnId, number] = EVENT_ID.exec(eventId) ?? []
   return turnId === recording.turnId ? Number(number) + 1 : 1
@@ -25,7 +25,7 @@ export function numberAfter(recording: Recording, eventId: string): number {
  */
 export function checkReader(recording: Recording, number: number, maxReaders: number): void {
   if (recording.readers >= maxReaders) {
-    throw new AgentError('rate_limited', 'Too many clients follow this turn; retry later.')
+    throw new AgentError('rate_limited', 'This turn has too many readers; retry later.')
   }
   if (number < recording.first) throw new BackgroundError('events_lost')
 }
@@ -46,8 +46,11 @@ export async function stream(
   const silence = settings.keepAliveSeconds * 1000
   let lastSent = performance.now()
   const clock = setInterval(() => {
-    if (performance.now() - lastSent < silence || response.writableNeedDrain) return
-    lastSent = performance.now()
+    const now = performance.now()
+    const isExpired = now - recording.endedAt > settings.eventSeconds * 1000
+    if (isExpired) response.destroy() // it does not receive
+    if (now - lastSent < silence || response.writableNeedDrain) return
+    lastSent = now
     response.write(KEEP_ALIVE)
   }, silence / 10)
   const { format } = recording
@@ -55,7 +58,7 @@ export async function stream(
   try {
     let next = number
     while (!signal.aborted) {
-      const events = recording.read(next, EVENTS_AT_ONCE)
+      const events = recording.read(next, CHUNK_BYTES)
       if (!events) return void response.end(toEvent(new BackgroundError('events_lost'), format))
       if (events.length === 0 && recording.state !== 'running') break
       if (events.length === 0) await once(recording, 'change', { signal })
@@ -64,8 +67,7 @@ export async function stream(
       lastSent = performance.now()
       if (!response.write(text)) await once(response, 'drain', { signal })
     }
-    const isLost = recording.state === 'lost'
-    response.end(isLost ? toEvent(new BackgroundError('turn_lost'), format) : '')
+    response.end()
   } catch (error) {
     if (!signal.aborted) throw error
   } finally {

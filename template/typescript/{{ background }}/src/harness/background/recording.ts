@@ -1,6 +1,6 @@
 // The recorded events of a turn, for any number of readers.
 
-import { EventEmitter } from 'node:events'
+import { EventEmitter, once } from 'node:events'
 
 import type { Format } from './failures.ts'
 
@@ -23,7 +23,9 @@ export class Recording extends EventEmitter implements Recorded {
   readonly actor: string | null
   readonly format: Format
   /** `closed`: this process no longer serves the events, but another process may. */
-  state: 'running' | 'ended' | 'lost' | 'closed' = 'running'
+  state: 'running' | 'ended' | 'closed' = 'running'
+  /** The `performance.now()` of the end. */
+  endedAt = Infinity
   /** The number of the first event that is available. */
   first = 1
   /** The size of the available events. */
@@ -69,15 +71,30 @@ export class Recording extends EventEmitter implements Recorded {
   }
 
   /** Set the final state. */
-  end(state: 'ended' | 'lost' | 'closed' = 'ended'): void {
+  end(state: 'ended' | 'closed' = 'ended'): void {
     this.state = state
+    this.endedAt = performance.now()
     this.emit('change')
   }
 
-  /** Return at most `count` events from this number, or undefined if that event was dropped. */
-  read(number: number, count: number): string[] | undefined {
+  /**
+   * Return the events from this number on, or undefined if the first of them was dropped.
+   *
+   * Returns at least one event if there is one, and about `maxBytes`.
+   */
+  read(number: number, maxBytes: number): string[] | undefined {
     if (number < this.first) return undefined
     const start = number - this.first
-    return this.#events.slice(start, start + count)
+    let end = start
+    for (let size = 0; end < this.#events.length && size < maxBytes; end++) {
+      size += Buffer.byteLength(this.#events[end]!)
+    }
+    return this.#events.slice(start, end)
+  }
+
+  /** Wait for the next change, for at most `seconds`. */
+  async wait(seconds: number): Promise<void> {
+    const signal = AbortSignal.timeout(seconds * 1000)
+    await once(this, 'change', { signal }).catch(() => {})
   }
 }

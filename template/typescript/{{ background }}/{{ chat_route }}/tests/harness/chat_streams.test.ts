@@ -12,10 +12,7 @@ import { type Answer, reply, wait } from './script.ts'
 
 const STREAM = '/api/chat/ada/stream'
 
-async function open(
-  script: readonly Answer[],
-  settings: Partial<Settings> = {},
-): Promise<Client> {
+async function open(script: readonly Answer[], settings: Partial<Settings> = {}): Promise<Client> {
   const client = new Client(script, settings, (given, load) => {
     const background = new Background(given, [], load)
     return [background, new ChatStreams(given, [background], load), new ChatRoute(given, [], load)]
@@ -58,8 +55,7 @@ describe('a turn', () => {
     await assert.rejects(sending)
     const following = [client.get(STREAM), client.get(STREAM)]
     const [background] = client.runtime.capabilities as [Background]
-    const recording = (await background.find('ada', null))!
-    await until(() => recording.readers === 2)
+    await until(() => background.findHere('ada', null)?.readers === 2)
     work.resolve()
     for (const answer of await Promise.all(following)) {
       assert.equal(answer.headers['x-vercel-ai-ui-message-stream'], 'v1')
@@ -76,7 +72,7 @@ describe('a turn', () => {
     await until(() => client.model.requests.length === 1)
     const stopped = await client.request('DELETE', STREAM)
     assert.equal(stopped.status, 204)
-    assert.match((await sending).text, /"errorText":"turn_stopped: .*"}\n\ndata: \[DONE\]\n\n$/)
+    assert.match((await sending).text, /data: {"type":"abort"}\n\ndata: \[DONE\]\n\n$/)
     assert.equal((await client.get('/api/chat?id=ada')).text, '[]')
   })
 
