@@ -254,14 +254,19 @@ export class SharedRecordings extends Capability<BackgroundSettings> implements 
     const keys = this.#keys(sessionId, `events:${turnId}`, `lease:${turnId}`)
     let usedAt = performance.now()
     let leasedAt = usedAt
+    let isLoaded = false
     try {
       while (recording.state === 'running' && performance.now() - usedAt < IDLE_SECONDS * 1000) {
-        const [events, hasLease] = await this.#readPage(keys, recording, loaded)
+        const [events, hasLease] = await this.#readPage(keys, recording.last).catch((error) => {
+          if (!isLoaded) throw error
+          return [[], true] as const // without an answer, the turn is not lost
+        })
         addTo(recording, events)
         const now = performance.now()
         if (recording.readers > 0) usedAt = now
         if (hasLease || events.length > 0) leasedAt = now
         if (events.length === PAGE) continue
+        isLoaded = true
         loaded.resolve()
         if (this.#isDraining) return
         if (now - leasedAt > LOST_SECONDS * 1000) await this.#lose(keys, recording)
@@ -277,20 +282,14 @@ export class SharedRecordings extends Capability<BackgroundSettings> implements 
     }
   }
 
-  /** Return the next events, and whether a replica runs the turn. Throws before the first page. */
+  /** Return the events after this number, and whether a replica runs the turn. */
   async #readPage(
     keys: readonly string[],
-    recording: Recording,
-    loaded: PromiseWithResolvers<void>,
-  ): Promise<[events: Entry[], hasLease: boolean]> {
-    try {
-      const reply = await this.#evaluate(READ, keys, recording.last, PAGE)
-      const [events, leases] = reply as [Entry[], number]
-      return [events, leases > 0]
-    } catch (error) {
-      if (recording.last === 0) loaded.reject(error)
-      return [[], true] // without an answer, the turn is not lost
-    }
+    number: number,
+  ): Promise<readonly [events: readonly Entry[], hasLease: boolean]> {
+    const reply = await this.#evaluate(READ, keys, number, PAGE)
+    const [events, leases] = reply as [Entry[], number]
+    return [events, leases > 0]
   }
 
   /** End a turn whose replica has ended, once for the readers of all replicas. */
