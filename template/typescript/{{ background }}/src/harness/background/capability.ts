@@ -162,6 +162,11 @@ export class Background extends Capability<BackgroundSettings> {
     return undefined
   }
 
+  /** Return the recording of the actor's newest turn of this process, if any. */
+  findHere(sessionId: string, actor: string | null): Recording | undefined {
+    return this.#recordings.find(sessionId, actor)
+  }
+
   /**
    * Cancel the actor's turns in a session, and return whether any was running.
    *
@@ -198,11 +203,6 @@ export class Background extends Capability<BackgroundSettings> {
       if (local && error instanceof AgentError && error.type !== 'session_forbidden') return local
       throw error
     }
-  }
-
-  /** Return the recording of the actor's newest turn of this process, if any. */
-  findHere(sessionId: string, actor: string | null): Recording | undefined {
-    return this.#recordings.find(sessionId, actor)
   }
 
   async #invoke(

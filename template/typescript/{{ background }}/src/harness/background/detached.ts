@@ -107,14 +107,15 @@ export class Detached {
     this.#connection.on('error', logUnexpected)
     const work = async () => DETACHED.run(this, () => app(this.#request, this.response))
     work().catch((error) => {
+      if (this.#recording) logUnexpected(error)
       this.recorded.reject(error)
       this.#connection.destroy()
     })
   }
 
-  /** Record the response from here on, as that of this turn; return whether it is the first. */
-  record(turn: Turn): boolean {
-    if (this.#turn) return false // a tool runs another turn
+  /** Record the response, which is that of this turn. */
+  record(turn: Turn): void {
+    if (this.#turn) return // a tool runs another turn
     this.#turn = turn
     const { sessionId, actor } = turn
     const turnId = randomBytes(12).toString('base64url')
@@ -123,7 +124,6 @@ export class Detached {
     this.#record('')
     this.recorded.resolve(this.#recording)
     setTimeout(this.begun.resolve, MAX_WAIT).unref()
-    return true
   }
 
   /** Handle the beginning of a turn. */

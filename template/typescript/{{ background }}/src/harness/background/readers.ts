@@ -60,8 +60,11 @@ export async function stream(
     while (!signal.aborted) {
       const events = recording.read(next, CHUNK_BYTES)
       if (!events) return void response.end(toEvent(new BackgroundError('events_lost'), format))
-      if (events.length === 0 && recording.state !== 'running') break
-      if (events.length === 0) await once(recording, 'change', { signal })
+      if (events.length === 0) {
+        if (recording.state !== 'running') break
+        await once(recording, 'change', { signal })
+        continue
+      }
       const text = events.map((event, index) => withId(recording, event, next + index)).join('')
       next += events.length
       lastSent = performance.now()

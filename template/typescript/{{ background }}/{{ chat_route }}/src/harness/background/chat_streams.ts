@@ -13,7 +13,7 @@ import { checkReader, stream } from './readers.ts'
 import type { Recording } from './recording.ts'
 import type { BackgroundSettings } from './settings.ts'
 
-const CACHE = { 'Cache-Control': 'no-store' }
+const NO_CONTENT = { 'Cache-Control': 'no-store', Allow: 'GET, DELETE' }
 const HEADERS = {
   ...STREAM_HEADERS,
   'Cache-Control': 'no-cache, no-store',
@@ -42,7 +42,7 @@ export class ChatStreams extends Capability<BackgroundSettings> {
       const sessionId = readId(response, params.id)
       const actor = readActor(request, runtime)
       const recording = await this.#findRunning(sessionId, actor)
-      if (!recording || recording.first > 1) return void response.writeHead(204, CACHE).end()
+      if (!recording || recording.first > 1) return void response.writeHead(204, NO_CONTENT).end()
       checkReader(recording, 1, this.settings.maxReaders)
       await stream(response, recording, 1, HEADERS, this.settings)
     }
@@ -50,7 +50,7 @@ export class ChatStreams extends Capability<BackgroundSettings> {
     const stop: Handler = async (request, response, runtime, { params }) => {
       const sessionId = readId(response, params.id)
       await this.#background.stop(sessionId, readActor(request, runtime))
-      response.writeHead(204, CACHE).end()
+      response.writeHead(204, NO_CONTENT).end()
     }
 
     const path = '/api/chat/{id}/stream'
