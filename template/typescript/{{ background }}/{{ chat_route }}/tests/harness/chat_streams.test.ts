@@ -40,6 +40,7 @@ describe('a turn', () => {
     assert.equal(status, 200)
     assert.equal(headers['x-vercel-ai-ui-message-stream'], 'v1')
     assert.equal(headers[SESSION.toLowerCase()], 'ada')
+    assert.ok(headers['x-turn-id'])
     assert.match(text, /^data: {"type":"start","messageId":"message-1-reply"}\n\n/)
     assert.match(text, /\n\ndata: \[DONE\]\n\n$/)
     assert.doesNotMatch(text, /^id:/m)

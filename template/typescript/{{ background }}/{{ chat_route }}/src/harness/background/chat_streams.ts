@@ -13,7 +13,8 @@ import { checkReader, stream } from './readers.ts'
 import type { Recording } from './recording.ts'
 import type { BackgroundSettings } from './settings.ts'
 
-const NO_CONTENT = { 'Cache-Control': 'no-store', Allow: 'GET, DELETE' }
+const NO_CONTENT = { 'Cache-Control': 'no-store' }
+const TURN_HEADER = 'X-Turn-Id' // of a stream: its turn continues without clients
 const HEADERS = {
   ...STREAM_HEADERS,
   'Cache-Control': 'no-cache, no-store',
@@ -44,7 +45,7 @@ export class ChatStreams extends Capability<BackgroundSettings> {
       const recording = await this.#findRunning(sessionId, actor)
       if (!recording || recording.first > 1) return void response.writeHead(204, NO_CONTENT).end()
       checkReader(recording, 1, this.settings.maxReaders)
-      await stream(response, recording, 1, HEADERS, this.settings)
+      await this.#stream(response, recording)
     }
 
     const stop: Handler = async (request, response, runtime, { params }) => {
@@ -74,7 +75,12 @@ export class ChatStreams extends Capability<BackgroundSettings> {
     const recording = await detached.recorded.promise
     if (!recording) return detached.sendTo(response)
     detached.copyHead(response)
-    await stream(response, recording, 1, HEADERS, this.settings)
+    await this.#stream(response, recording)
+  }
+
+  async #stream(response: ServerResponse, recording: Recording): Promise<void> {
+    const headers = { ...HEADERS, [TURN_HEADER]: recording.turnId }
+    await stream(response, recording, 1, headers, this.settings)
   }
 
   /** Return the recording of the running turn of a page. */
