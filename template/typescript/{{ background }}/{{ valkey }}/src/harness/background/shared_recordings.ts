@@ -107,7 +107,8 @@ export class SharedRecordings extends Capability<BackgroundSettings> implements 
   readonly #background: Background
   /** By turn. */
   readonly #copies = new Map<string, Copy>()
-  readonly #writers = new Set<Promise<void>>()
+  /** The recordings of running work that writes them. */
+  readonly #writers = new Map<Promise<void>, Recording | null>()
   readonly #closing = new AbortController()
   #connected: ValkeyStore | null = null
   #runtime: Runtime | null = null
@@ -128,7 +129,7 @@ export class SharedRecordings extends Capability<BackgroundSettings> implements 
   }
 
   override async close(): Promise<void> {
-    const written = Promise.allSettled(this.#writers)
+    const written = Promise.allSettled(this.#writers.keys())
     await Promise.race([written, sleep(CLOSE_SECONDS * 1000, null, { ref: false })])
     this.#closing.abort()
     await this.#connected?.close()
@@ -136,7 +137,7 @@ export class SharedRecordings extends Capability<BackgroundSettings> implements 
 
   async publish(recording: Recording): Promise<void> {
     const published = Promise.withResolvers<void>()
-    this.#run(this.#write(recording, published.resolve).finally(published.resolve))
+    this.#run(this.#write(recording, published.resolve).finally(published.resolve), recording)
     const late = sleep(PUBLISH_SECONDS * 1000, undefined, { ref: false })
     await Promise.race([published.promise, late])
   }
@@ -174,9 +175,9 @@ export class SharedRecordings extends Capability<BackgroundSettings> implements 
   }
 
   /** Run work that `close` waits for. */
-  #run(work: Promise<void>): void {
+  #run(work: Promise<void>, recording: Recording | null = null): void {
     const writer = work.finally(() => this.#writers.delete(writer))
-    this.#writers.add(writer)
+    this.#writers.set(writer, recording)
   }
 
   /** Return the actor's newest turn. Throws AgentError. */
@@ -301,7 +302,12 @@ export class SharedRecordings extends Capability<BackgroundSettings> implements 
     recording.end()
   }
 
+  /** Delete the events of a session, after the last events of its ended turns are written. */
   async #forget(sessionId: string): Promise<void> {
+    const writers = [...this.#writers].filter(([, recording]) => {
+      return recording?.sessionId === sessionId && recording.state === 'ended'
+    })
+    await Promise.allSettled(writers.map(([writer]) => writer))
     const keys = this.#keys(sessionId, 'turns')
     try {
       const turns = (await this.#evaluate(TURNS, keys)) as Buffer[]
