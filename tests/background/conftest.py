@@ -23,7 +23,6 @@ from tests.support.rows import collected
 
 # The code is the same in both targets of a language.
 USUAL = {"strands-python", "vercel-typescript"}
-WITH_BACKGROUND = [target for target in TARGETS if "python" in target.name]
 
 
 def with_background(target: Target, *extras: str) -> Target:
@@ -35,7 +34,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "target" not in metafunc.fixturenames:
         return
     rows = []
-    for target in WITH_BACKGROUND:
+    for target in TARGETS:
         is_usual = target.name in USUAL
         marks = (pytest.mark.slow,) if is_usual else (pytest.mark.slow, pytest.mark.full)
         rows.append(pytest.param(target, id=target.name, marks=marks))

@@ -84,10 +84,13 @@ def test_a_reply_is_shown_while_it_arrives(visitor: Visitor) -> None:
     visitor.say("Tell me slowly.", ["It begins", Hold(gate), " and ends."])
     visitor.sees("It begins")
     expect(visitor.page.locator("article[aria-busy=true]")).to_have_count(1)
+    log = visitor.page.get_by_role("log", name="Prompts and replies")
+    expect(log).to_have_attribute("aria-busy", "true")
     gate.set()
     visitor.sees("It begins and ends.")
     visitor.committed(1)
     expect(visitor.page.locator("article[aria-busy=true]")).to_have_count(0)
+    expect(log).to_have_attribute("aria-busy", "false")
 
 
 def test_a_tool_call_folds_out(visitor: Visitor) -> None:

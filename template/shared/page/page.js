@@ -249,6 +249,7 @@ class Conversation {
     this.last = null // the reply of the last turn
     this.log = element('div', 'log')
     this.log.setAttribute('role', 'log')
+    this.log.ariaLabel = 'Prompts and replies'
     new ResizeObserver(() => scrollDown()).observe(this.log)
   }
 
@@ -690,6 +691,7 @@ class Conversation {
     this.stop = stop
     reply.node.ariaBusy = 'true'
     this.log.classList.add('busy')
+    this.log.ariaBusy = 'true'
     scrollDown(true)
     show()
     try {
@@ -711,6 +713,7 @@ class Conversation {
     if (this.session.running) this.save({ running: undefined })
     reply.node.ariaBusy = 'false'
     this.log.classList.remove('busy')
+    this.log.ariaBusy = 'false'
     this.stop = null
     if (this === current && find('keys').textContent === RUNNING) hint('')
     if (isListed(this.session)) show()

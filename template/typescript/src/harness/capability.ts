@@ -72,7 +72,11 @@ export class Capability<S extends CoreSettings = CoreSettings> implements Sessio
   replaceDropped?(...args: ReplaceDroppedArgs): Promise<unknown[] | undefined>
   /** Handle the end of a session. */
   sessionEnded?(sessionId: string): void
-  /** Parse a custom body of POST /invocations; return undefined to leave it to others. */
+  /**
+   * Parse a custom body of POST /invocations; return undefined to leave it to others.
+   *
+   * The values of a form are the same as in JSON, except `files`, which are `File`s.
+   */
   read?(body: object, sessionId: string): TurnRequest | undefined
   /** Ask the user of `chat` for approvals; return the request that resumes the turn. */
   ask?(result: TurnResult, request: TurnRequest, read: Read): Promise<TurnRequest | undefined>

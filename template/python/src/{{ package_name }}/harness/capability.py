@@ -112,7 +112,10 @@ class Capability(SessionHooks):
         return None
 
     def read(self, body: Mapping[str, Json], session_id: str) -> TurnRequest | None:
-        """Parse a custom body of POST /invocations; return None to leave it to others."""
+        """Parse a custom body of POST /invocations; return None to leave it to others.
+
+        The values of a form are the same as in JSON, except `files`, which are `File`s.
+        """
 
     def ask(
         self, result: TurnResult, request: TurnRequest, read: Callable[[str], str | None]

@@ -17,7 +17,6 @@ from valkey.asyncio.cluster import ValkeyCluster
 from ..collections.models import Collection
 from ..collections.secrets import SecretError, Secrets
 from ..collections.session_backend import ValkeyConfig, url_of
-from ..contract import SESSION_ID
 from ..deadline import time_limit
 from ..log import describe
 from ..sessions.session_store import Stored
@@ -29,6 +28,8 @@ from .base import (
     StoreWarning,
     id_after,
     read_limit,
+    segment_of,
+    session_of,
 )
 from .settings import StoreSettings
 from .valkey_settings import ValkeySettings
@@ -227,8 +228,8 @@ class ValkeyStore:
                 keys.add(key.decode("utf-8", "replace"))
 
         keys = await self._connection.run(scan, is_bounded=False)
-        ids = [key.removeprefix(self._prefix).removesuffix(self._suffix) for key in keys]
-        return sorted(id for id in ids if re.fullmatch(SESSION_ID, id))
+        segments = [key.removeprefix(self._prefix).removesuffix(self._suffix) for key in keys]
+        return sorted(id for segment in segments if (id := session_of(segment)))
 
     async def end(self, session_id: str) -> None:
         await self._write(session_id, "UNLINK", self._key(session_id))
@@ -270,7 +271,7 @@ class ValkeyStore:
         await self._connection.close()
 
     def _key(self, session_id: str) -> str:
-        return f"{self._prefix}{session_id}{self._suffix}"
+        return f"{self._prefix}{segment_of(session_id)}{self._suffix}"
 
     async def _load(self, session_id: str, field: str, known: str | None = None) -> Any:
         return await self._run(LOAD, session_id, field, known or "?", self._max_bytes)
