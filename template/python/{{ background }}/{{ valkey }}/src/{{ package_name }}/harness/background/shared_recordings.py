@@ -107,6 +107,8 @@ class SharedRecordings(Capability):
         self._copies = dict[str, _Copy]()  # of the turns of other replicas, by turn
         self._writers = set[asyncio.Task[None]]()
         self._readers = set[asyncio.Task[None]]()
+        # The session id and the recording of each writer.
+        self._written = dict[asyncio.Task[None], tuple[str, Recording]]()
 
     @cached_property
     def store(self) -> ValkeyStore | None:
@@ -130,7 +132,9 @@ class SharedRecordings(Capability):
             await self.store.close()
 
     def publish(self, key: Key, turn: BackgroundTurn) -> None:
-        self._run(self._write(key, turn), self._writers)
+        writer = self._run(self._write(key, turn), self._writers)
+        self._written[writer] = key[0], turn.recording
+        writer.add_done_callback(self._written.pop)
 
     async def newest(self, key: Key, turns: Turns) -> Recording | None:
         found = await self._find(key)
@@ -163,10 +167,13 @@ class SharedRecordings(Capability):
     def forget(self, session_id: str) -> None:
         self._run(self._forget(session_id), self._writers)
 
-    def _run(self, work: Coroutine[Any, Any, None], tasks: set[asyncio.Task[None]]) -> None:
+    def _run(
+        self, work: Coroutine[Any, Any, None], tasks: set[asyncio.Task[None]]
+    ) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         tasks.add(task)
         task.add_done_callback(tasks.discard)
+        return task
 
     async def _find(self, key: Key) -> tuple[str, Format] | None:
         session_id, actor = key
@@ -269,6 +276,10 @@ class SharedRecordings(Capability):
             copy.recording.end()
 
     async def _forget(self, session_id: str) -> None:
+        """Delete the events of a session, after the last writes of its ended turns."""
+        written = self._written.items()
+        if ending := [it for it, (id, what) in written if id == session_id and what.is_ended]:
+            await asyncio.wait(ending)
         keys = self._keys(session_id, "turns")
         try:
             turns = await self._evaluate("return redis.call('HVALS', KEYS[1])", keys)
