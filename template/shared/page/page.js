@@ -233,6 +233,7 @@ class Conversation {
     this.session = session
     this.stop = null // stops reading the running turn
     this.isBackground = false // turns continue after the page has left
+    this.isResuming = false // the page shows the reply of a running turn
     this.ready = null
     this.draft = null // the last opened edit
     this.attachments = [] // files of the next prompt
@@ -266,7 +267,7 @@ class Conversation {
     const response = await call(this.session, this.stream, { signal }).catch(() => null)
     if (response?.status !== 200 || this.stop) return stop.abort()
     this.stop = stop
-    this.isBackground = true
+    this.isBackground = this.isResuming = true
     this.show(messages)
     const { unfinished } = this.tabData
     this.addPrompt(unfinished?.text ?? ELSEWHERE)
@@ -280,6 +281,7 @@ class Conversation {
     }
     this.log.classList.remove('busy')
     this.stop = null
+    this.isResuming = false
     show()
     this.load()
   }
@@ -430,7 +432,7 @@ class Conversation {
   /** Offer to retry a prompt that this tab sent before a reload, unless its turn was saved. */
   offerUnfinished(messages) {
     const { unfinished } = this.tabData
-    if (this.stop) return // the turn runs
+    if (this.isResuming) return
     if (typeof unfinished?.id !== 'string' || typeof unfinished.text !== 'string') return
     const { id, text, after, failure, replaces, how, isAnswer, answered, was } = unfinished
     const files = replaces ? filesOf.get(this.userMessages.get(replaces)) : this.sentFiles
