@@ -122,12 +122,10 @@ export class Background extends Capability<BackgroundSettings> {
   ): Detached {
     const { maxBackgroundTurns, maxBackgroundTurnsPerActor, maxEventBytes } = this.settings
     if (this.#running.size >= maxBackgroundTurns) throw new AgentError('server_busy')
-    const own = [...this.#running.values()].filter((it) => it === actor).length
+    const own = [...this.#running.values()].filter((owner) => owner === actor).length
     if (actor !== null && own >= maxBackgroundTurnsPerActor) {
-      throw new AgentError(
-        'rate_limited',
-        `This actor already has ${own} background turns; retry later.`,
-      )
+      const message = `This actor already has ${own} background turns; retry later.`
+      throw new AgentError('rate_limited', message)
     }
     const detached = new Detached(request, body, format, maxEventBytes)
     this.#running.set(detached, actor)
@@ -276,7 +274,7 @@ export class Background extends Capability<BackgroundSettings> {
 }
 
 /** Answer a request, and send a BackgroundError as its response. */
-export async function answer(response: ServerResponse, work: () => Promise<void>): Promise<void> {
+async function answer(response: ServerResponse, work: () => Promise<void>): Promise<void> {
   try {
     await work()
   } catch (error) {

@@ -39,14 +39,15 @@ export class Recordings {
 
   /** Return the recording of the actor's newest turn in a session. */
   find(sessionId: string, actor: string | null): Recording | undefined {
-    const isMatch = (it: Recording) => it.sessionId === sessionId && it.actor === actor
+    const isMatch = (recording: Recording) =>
+      recording.sessionId === sessionId && recording.actor === actor
     return [...this.#running].findLast(isMatch) ?? this.#ended.get(keyOf(sessionId, actor))
   }
 
   /** Whether there is a recording of a session, of any actor. */
   has(sessionId: string): boolean {
     const recordings = [...this.#running, ...this.#ended.values()]
-    return recordings.some((it) => it.sessionId === sessionId)
+    return recordings.some((recording) => recording.sessionId === sessionId)
   }
 
   /** Drop the recordings of the ended turns of a session. */

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 import { Capability } from '../capability.ts'
 import { AgentError } from '../contract.ts'
-import { log } from '../log.ts'
+import { log, logUnexpected } from '../log.ts'
 import type { Modules, Runtime } from '../modules.ts'
 import { StoreUnavailable } from '../store/base.ts'
 import { Store } from '../store/capability.ts'
@@ -176,7 +176,7 @@ export class SharedRecordings extends Capability<BackgroundSettings> implements 
 
   /** Run work that `close` waits for. */
   #run(work: Promise<void>, recording: Recording | null = null): void {
-    const writer = work.finally(() => this.#writers.delete(writer))
+    const writer = work.catch(logUnexpected).finally(() => this.#writers.delete(writer))
     this.#writers.set(writer, recording)
   }
 
