@@ -379,7 +379,7 @@ def test_shown_text_can_be_copied(visitor: Visitor) -> None:
 
 def test_the_page_says_which_model_and_tools_answer(visitor: Visitor, server: Server) -> None:
     about = server.get("/agent.json").json
-    assert about == {"model": about["model"], "tools": ["word_count"]}
+    assert about == {"model": about["model"], "tools": ["word_count"], "resumes": False}
     expect(visitor.page.locator("#agent")).to_have_text(f"{about['model']} · word_count")
 
 

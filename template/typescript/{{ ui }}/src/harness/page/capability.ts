@@ -23,6 +23,7 @@ const POLICY =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
   "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
   "require-trusted-types-for 'script'; trusted-types 'none'"
+const STREAM = 'GET /api/chat/{id}/stream' // resumes a turn
 const HEADERS = {
   'Content-Security-Policy': POLICY,
   'X-Content-Type-Options': 'nosniff',
@@ -60,9 +61,11 @@ export class Page extends Capability<PageSettings> {
 
   override routes(): Routes {
     const agent: Handler = (_, response, runtime) => {
+      const { model } = runtime.settings
       const tools = namesOf(runtime.tools())
+      const resumes = runtime.capabilities.some((capability) => STREAM in capability.routes())
       response.writeHead(200, { ...HEADERS, 'Content-Type': 'application/json' })
-      response.end(JSON.stringify({ model: runtime.settings.model, tools }))
+      response.end(JSON.stringify({ model, tools, resumes }))
     }
     return this.settings.ui ? { 'GET /agent.json': agent } : {}
   }

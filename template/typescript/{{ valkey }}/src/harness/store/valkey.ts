@@ -256,14 +256,23 @@ export class ValkeyStore implements DurableStore {
     return this.#prefix + segmentOf(sessionId) + this.#suffix
   }
 
-  /** Return the result of a script on one key. Throws StoreUnavailable. */
-  evaluate(script: string, key: string, ...values: (string | number)[]): Promise<unknown> {
-    const args = [script, 1, key, ...values]
+  /** Return keys for more data of a session; a cluster keeps them on one node. */
+  keysBeside(sessionId: string, ...names: string[]): string[] {
+    return names.map((name) => `${this.#prefix}{${sessionId}}:${name}${this.#suffix}`)
+  }
+
+  /** Return the result of a script on keys of one node. Throws StoreUnavailable. */
+  evaluate(
+    script: string,
+    keys: readonly string[],
+    ...values: (string | number)[]
+  ): Promise<unknown> {
+    const args = [script, keys.length, ...keys, ...values]
     return this.#connection.run((client) => client.callBuffer('eval', ...args))
   }
 
   #eval(script: string, sessionId: string, ...values: (string | number)[]): Promise<unknown> {
-    return this.evaluate(script, this.#key(sessionId), ...values)
+    return this.evaluate(script, [this.#key(sessionId)], ...values)
   }
 
   /** Send a command that changes a session, wait for replicas, and return its reply. */

@@ -276,12 +276,18 @@ class ValkeyStore:
     async def _load(self, session_id: str, field: str, known: str | None = None) -> Any:
         return await self._run(LOAD, session_id, field, known or "?", self._max_bytes)
 
-    async def evaluate(self, script: str, key: str, *values: Any) -> Any:
-        """Return the result of a script on one key. Raises StoreUnavailable."""
-        return await self._connection.run(lambda client: client.eval(script, 1, key, *values))
+    def keys_beside(self, session_id: str, *names: str) -> list[str]:
+        """Return keys for more data of a session; a cluster keeps them on one node."""
+        return [f"{self._prefix}{{{session_id}}}:{name}{self._suffix}" for name in names]
+
+    async def evaluate(self, script: str, keys: Sequence[str], *values: Any) -> Any:
+        """Return the result of a script on keys of one node. Raises StoreUnavailable."""
+        return await self._connection.run(
+            lambda client: client.eval(script, len(keys), *keys, *values)
+        )
 
     async def _run(self, script: str, session_id: str, *values: Any) -> Any:
-        return await self.evaluate(script, self._key(session_id), *values)
+        return await self.evaluate(script, [self._key(session_id)], *values)
 
     async def _write(self, session_id: str, *command: Any) -> Any:
         """Send a command that changes a session, wait for replicas, and return its reply."""
