@@ -54,7 +54,7 @@ class Failure extends Error {
   }
 }
 
-/** What the server says about its agent: its model, its tools, and whether turns can be resumed. */
+/** The description of the agent: its model, its tools, and whether turns can be resumed. */
 let agent = {}
 
 /** Whether the agent may have saved the turn, or may still work on it. */
