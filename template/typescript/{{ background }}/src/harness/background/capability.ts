@@ -268,6 +268,12 @@ export class Background extends Capability<BackgroundSettings> {
       throw new BackgroundError('turn_elsewhere', message)
     }
     const number = numberAfter(recording, eventId)
+    const hasReadAll = number > 1 && number > recording.last
+    if (hasReadAll && recording.state !== 'running') {
+      // So that an EventSource does not reconnect after the last event.
+      response.writeHead(204).end()
+      return
+    }
     checkReader(recording, number, this.settings.maxReaders)
     await stream(response, recording, number, STREAM_HEADERS, this.settings)
   }
