@@ -21,6 +21,7 @@ import type { BackgroundSettings } from './settings.ts'
 const MODES = ['background', 'follow', 'stop'] as const
 const OTHER_FIELDS = ['prompt', 'replace_turn', 'fork', 'end_session']
 const SMALL_BODY = 4096 // bytes; MAX_TURNS does not limit reads of smaller bodies
+const PURGE_SECONDS = 1 // between two searches for expired recordings
 const SEND_SESSION = 'Send the session id in the session header.'
 const NOTHING = 'This session has no background turn, or it ended more than EVENT_SECONDS ago.'
 
@@ -56,6 +57,7 @@ export class Background extends Capability<BackgroundSettings> {
   /** The actors of the running requests. */
   readonly #running = new Map<Detached, string | null>()
   #runtime: Runtime | null = null
+  #purging: NodeJS.Timeout | undefined
 
   constructor(settings: BackgroundSettings, before: readonly Capability[], load: Modules) {
     super(settings, before, load)
@@ -64,6 +66,11 @@ export class Background extends Capability<BackgroundSettings> {
 
   override async open(runtime: Runtime): Promise<void> {
     this.#runtime = runtime
+    this.#purging = setInterval(() => this.#recordings.purge(), PURGE_SECONDS * 1000).unref()
+  }
+
+  override async close(): Promise<void> {
+    clearInterval(this.#purging)
   }
 
   override wrap(app: RequestListener): RequestListener {
