@@ -82,8 +82,8 @@ FAULTS = [
     Fault(
         "an answer of another actor is taken",
         "src/my_agent/harness/sessions/sessions.py",
-        'if self.last and self.last["actor"] != actor:',
-        ('if self.last and self.last["actor"] != actor and "pending" not in self.last:'),
+        'if self.last and self.last["actor"] != actor and not',
+        'if self.last and self.last["actor"] != actor and "pending" not in self.last and not',
     ),
     Fault(
         "an approval is taken twice",
