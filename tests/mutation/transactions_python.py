@@ -39,9 +39,9 @@ FAULTS = [
     Fault(
         "a failed replacement cuts the session",
         "src/my_agent/harness/sessions/sessions.py",
-        "        self.check_size(len(turn.prompt.encode()) + file_bytes)\n",
+        "        turn.has_begun = True\n",
         (
-            "        self.check_size(len(turn.prompt.encode()) + file_bytes)\n"
+            "        turn.has_begun = True\n"
             "        if turn.request.replaces is not None:\n"
             "            await self.claim(dict(self.snapshot or {}, data=stage.data), "
             "stage.last_turn())\n"

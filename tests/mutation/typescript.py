@@ -13,7 +13,7 @@ DEADLINE = "src/harness/deadline.ts"
 OWNER = "if (this.last && this.last.actor !== actor && !this.last.ownerless)"
 GUARD = "checkAccess(request, runtime, needsToken, types)"
 DRAINING = "    if (this.isDraining) throw new AgentError('draining')\n"
-BODY = "  const call = readBody(parseJson(raw), sessionId, runtime)\n"
+BODY = "  const call = readBody(body, sessionId, runtime)\n"
 FITS = "at >= messages &&"
 ABORT = "      for (const stop of this.tasks.values()) stop.abort(new AgentError('draining'))\n"
 
