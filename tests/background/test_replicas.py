@@ -280,3 +280,15 @@ def test_without_valkey_only_the_replica_that_runs_the_turn_serves_readers(
     reply = chat.on(two.server).post({"follow": True})
     assert_failed(reply, 409, "turn_elsewhere", chat.session)
     assert chat.stop(two.server) is False
+
+
+def test_a_replica_serves_the_last_events_if_the_first_were_dropped(
+    agents: Agents, provider: Provider
+) -> None:
+    home = agents.home()
+    here, there = (agents.fresh(home, MAX_EVENT_BYTES=1024) for _ in range(2))
+    chat = Background(here.server, provider)
+    turn_id = chat.begin("One.", [f"{number} ".rjust(100) for number in range(40)])
+    reader = chat.follow(last_id=f"{turn_id}.40", server=there.server)
+    assert reader.rest()[-1].name == "done"
+    assert chat.follow(server=there.server).status == 409

@@ -45,7 +45,8 @@ local number = tonumber(string.match(last, '^%d+'))
 """
 # KEYS: turns, events, lease, stop. ARGV: actor, turn and format, 1 if the turn is new, milliseconds
 # to live, milliseconds of the lease or 0 after the end, number of events to keep, number of events
-# already written, then the next events. Returns the number of the last event, and whether to stop.
+# already written, 1 if these were dropped, then the next events. Returns the number of the last
+# event, and whether to stop.
 PUBLISH = f"""{LAST}
 local newest = redis.call('HGET', KEYS[1], ARGV[1])
 if ARGV[3] == '1' or not newest or newest == ARGV[2] then
@@ -54,12 +55,12 @@ if ARGV[3] == '1' or not newest or newest == ARGV[2] then
 end
 local stop = redis.call('EXISTS', KEYS[4])
 if string.sub(last, -2) == '-1' and last ~= '0-1' then return {{-1, stop}} end
-if number < tonumber(ARGV[7]) then return {{number, stop}} end
-for i = 8, #ARGV do
-  local next = tonumber(ARGV[7]) + i - 7
+if number < tonumber(ARGV[7]) and ARGV[8] == '0' then return {{number, stop}} end
+for i = 9, #ARGV do
+  local next = tonumber(ARGV[7]) + i - 8
   if next > number then redis.call('XADD', KEYS[2], string.format('%.0f-0', next), 'e', ARGV[i]) end
 end
-number = math.max(number, tonumber(ARGV[7]) + #ARGV - 7)
+number = math.max(number, tonumber(ARGV[7]) + #ARGV - 8)
 redis.call('XTRIM', KEYS[2], 'MAXLEN', ARGV[6])
 if ARGV[5] == '0' then
   redis.call('XADD', KEYS[2], string.format('%.0f-1', number), 'end', '1')
@@ -204,7 +205,9 @@ class SharedRecordings(Capability):
             seconds = seconds if is_ended else max(seconds, MIN_SECONDS)
             lease = 0 if is_ended else LEASE_SECONDS * 1000
             kept = written + len(events) - recording.first + 1
+            is_dropped = written == recording.first - 1
             values = [actor or "", head, int(is_new), seconds * 1000, lease, kept, written]
+            values.append(int(is_dropped))
             try:
                 last, is_stopped = await self._store.evaluate(PUBLISH, keys, *values, *events)
             except StoreUnavailable as error:
