@@ -60,7 +60,11 @@ RENDERS = {
         {"session_store": "valkey", "model": "anthropic", "long_term_memory": "none"},
     ),
     "fallback": ("strands-python+fallback", {"deploy": "agentcore"}),
-    "knowledge-base": ("vercel-python+knowledge-base", {"deploy": "agentcore"}),
+    "knowledge-base": (
+        "vercel-python+knowledge-base",
+        {"deploy": "agentcore", "model": "bedrock"},
+    ),
+    "compaction": ("strands-typescript+compaction", {"deploy": "agentcore"}),
     "auth": ("strands-typescript+auth", {"deploy": "agentcore"}),
     "tracing": ("vercel-python+tracing", {"deploy": "agentcore"}),
     "gateway": ("vercel-typescript", {"deploy": "agentcore", "model": "gateway"}),
@@ -405,12 +409,26 @@ def test_the_role_allows_the_actions_that_iam_prints(target: str, store: str) ->
     assert {action for one in models for action in one["Action"]} == model_actions()
 
 
-def test_the_role_allows_both_models() -> None:
-    stack = stack_of(project_of("fallback"))
-    first, second = stack.environment["MODEL"], stack.environment["MODEL_FALLBACK"]
+@pytest.mark.parametrize(
+    ("name", "variable", "parameter", "prefix"),
+    [
+        ("fallback", "MODEL_FALLBACK", "ModelFallback", "Second"),
+        ("compaction", "COMPACTION_MODEL", "CompactionModel", "Compaction"),
+        ("knowledge-base", "EXTRACTION_MODEL", "ExtractionModel", "Extraction"),
+    ],
+)
+def test_the_role_allows_both_models(name: str, variable: str, parameter: str, prefix: str) -> None:
+    project, other = project_of(name), "global.anthropic.claude-haiku-4-5"
+    stack = Stack(project, Image=IMAGE, **{parameter: other})
+    first = stack.environment["MODEL"]
+    assert stack.environment[variable] == other
     for sid in ("Model", "ModelOfProfile"):
-        allowed = json.dumps(stack.statements[sid]).replace(f'"{sid}"', f'"Second{sid}"')
-        assert json.dumps(stack.statements[f"Second{sid}"]) == allowed.replace(first, second)
+        allowed = json.dumps(stack.statements[sid]).replace(f'"{sid}"', f'"{prefix}{sid}"')
+        assert json.dumps(stack.statements[f"{prefix}{sid}"]) == allowed.replace(first, other)
+    if name != "fallback":
+        without = Stack(project, Image=IMAGE)
+        assert without.environment[variable] == ""
+        assert not [sid for sid in without.statements if prefix in sid]
 
 
 def model_actions() -> set[str]:
