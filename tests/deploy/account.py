@@ -22,7 +22,15 @@ import jmespath
 
 from tests.agentcore.shapes import Check
 from tests.deploy.cloudformation import ACCOUNT, CREATED, REGION, Stack
-from tests.deploy.commands import CUSTOM, MODELS, REGISTRY, WAITERS, Command, given_to, xform_name
+from tests.deploy.commands import (
+    CUSTOM,
+    REGISTRY,
+    WAITERS,
+    Command,
+    given_to,
+    service_of,
+    xform_name,
+)
 
 PROGRAMS = ("aws", "curl", "docker", "npm", "sleep", "uv")
 STUB = """#!{python} -IS
@@ -122,7 +130,7 @@ class Account:
             program, cwd=project, env=environment | variables, stdin=subprocess.DEVNULL,
             capture_output=True, text=True,
         )  # fmt: skip
-        assert self.problems == []
+        assert not self.problems, self.problems
         return Ran(ran.returncode, ran.stdout, ran.stderr)
 
     def changes(self, since: int = 0) -> list[str]:
@@ -132,8 +140,7 @@ class Account:
         return [
             shown
             for shown, name in names
-            if not shown.startswith(READS)
-            and not name.rpartition(" ")[2].startswith(reads)
+            if not shown.startswith(READS) and not name.rpartition(" ")[2].startswith(reads)
         ]
 
     # Replies ----------------------------------------------------------------------------------
@@ -142,12 +149,14 @@ class Account:
         command = Command(call["words"], call["typed"])
         number = len(self.calls)
         self.calls.append(command)
-        is_failing = number == self.fails_at
+        is_failing = number == self.fails_at and command.words[0] != "sleep"
         if is_failing and not self.is_reply_lost:
             return {"output": "", "errors": "Could not connect\n", "code": 1}
         try:
             output = self._answer(command, Path(call["folder"]))
         except Refusal as error:
+            if is_failing:
+                return {"output": "", "errors": "Lost the connection\n", "code": 1}
             operation = "".join(part.title() for part in command.name.split(" ")[-1].split("-"))
             text = f"\nAn error occurred ({error.code}) when calling the {operation} operation: "
             return {"output": "", "errors": f"{text}{error}\n", "code": 254}
@@ -172,12 +181,12 @@ class Account:
 
     def _text(self, command: Command, reply: dict[str, Any]) -> str:
         """A reply of an operation, checked by its model, as --output text prints it."""
-        model = MODELS.get_service_model(command.words[1])
+        model = service_of(command)
         (name,) = [it for it in model.operation_names if xform_name(it, "-") == command.words[2]]
         shape = model.operation_model(name).output_shape
         check = Check()
         shown = check.write(shape, reply) if shape else {}
-        assert (check.problems, check.unknown) == ([], []), name
+        assert not [*check.problems, *check.unknown], [*check.problems, *check.unknown]
         options = command.options
         if "query" not in options:
             return json.dumps(shown) + "\n" if shown else ""
@@ -192,11 +201,13 @@ class Account:
         pass
 
     def _npm(self, command: Command, folder: Path) -> None:
-        assert (Path(command.options["prefix"][0]) / "package-lock.json").is_file()
+        assert command.words[1:3] == ["ci", "--prefix"]
+        assert (Path(command.words[3]) / "package-lock.json").is_file()
 
     def _uv(self, command: Command, folder: Path) -> None:
         if command.words[1] == "export":
             assert (Path(command.options["project"][0]) / "uv.lock").is_file()
+            assert command.words[-2] == "-o"
             Path(command.words[-1]).write_text("anyio==4\n")
         else:
             assert Path(command.words[-1]).is_file()
@@ -208,7 +219,7 @@ class Account:
             self.logged_in = True
         else:
             assert self.logged_in
-            assert command.options["platform"] == ["linux/arm64"]
+            assert command.words[2:5] == ["build", "--platform", "linux/arm64"]
             (context,) = command.options["push"]
             assert (Path(context) / "Dockerfile").is_file()
             repository, _, tag = command.options["tag"][0].rpartition(":")
@@ -217,7 +228,8 @@ class Account:
     def _curl(self, command: Command, folder: Path) -> None:
         assert command.typed == 'header = "Authorization: Bearer a.b.c"\n'
         assert "a.b.c" not in " ".join(command.words)
-        self._invoked(Path(command.options["output"][0]))
+        place = command.words[command.words.index("--output") + 1]
+        self._invoked(Path(place))
 
     # Operations -------------------------------------------------------------------------------
 
@@ -479,7 +491,7 @@ class Account:
             "createdAt": NOW,
             "lastUpdatedAt": NOW,
             "name": "DEFAULT",
-            "id": "DEFAULT",
+            "id": "default-0123456789",
             **live,
         }
 

@@ -101,6 +101,13 @@ def run(script: str, folder: Path, replies: dict[str, Any], **variables: str) ->
     return [Command(*json.loads(line)) for line in taken_down.read_text().splitlines()]
 
 
+def service_of(command: Command) -> Any:
+    """AWS's model of the service of a command."""
+    name = {"s3api": "s3"}.get(command.words[1], command.words[1])
+    assert name in MODELS.get_available_services(), f"no such service: {shlex.join(command.words)}"
+    return MODELS.get_service_model(name)
+
+
 def given_to(command: Command) -> dict[str, Any]:
     """The parameters of a command of `aws`, which AWS's own model of the operation allows."""
     shown = shlex.join(command.words)
@@ -111,15 +118,13 @@ def given_to(command: Command) -> dict[str, Any]:
         found = {name: words for name, words in options.items() if name in allowed}
         assert all(bool(words) == bool(allowed[name]) for name, words in found.items()), shown
         return found
-    service, operation = command.words[1:3]
-    assert service in MODELS.get_available_services(), f"no such service: {shown}"
+    model, operation = service_of(command), command.words[2]
     if command.name == WAITERS:
         (waiter,) = options.pop("")
-        waiters = MODELS.get_waiter_model(service)
+        waiters = MODELS.get_waiter_model(model.service_name)
         named = {xform_name(name, "-"): name for name in waiters.waiter_names}
         assert waiter in named, f"no such waiter: {shown}"
         operation = xform_name(waiters.get_waiter(named[waiter]).operation, "-")
-    model = MODELS.get_service_model(service)
     names = {xform_name(name, "-"): name for name in model.operation_names}
     assert operation in names, f"no such operation: {shown}"
     called = model.operation_model(names[operation])
