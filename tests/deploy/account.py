@@ -4,11 +4,13 @@
 calls of `aws` against AWS's own models, keeps resources, and replies as AWS does.
 """
 
+import copy
 import json
 import os
 import socketserver
 import subprocess
 import sys
+import tempfile
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -19,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jmespath
+from botocore import xform_name
 
 from tests.agentcore.shapes import Check
 from tests.deploy.cloudformation import ACCOUNT, CREATED, REGION, Stack
@@ -29,7 +32,6 @@ from tests.deploy.commands import (
     Command,
     given_to,
     service_of,
-    xform_name,
 )
 
 PROGRAMS = ("aws", "curl", "docker", "npm", "sleep", "uv")
@@ -38,7 +40,7 @@ import json, os, socket, sys
 words = sys.argv[1:]
 has_input = any("/dev/stdin" in word for word in words) or "--password-stdin" in words
 has_input = has_input or "--config" in words
-call = {"words": [os.path.basename(sys.argv[0]), *words], "folder": os.getcwd()}
+call = {"words": [os.path.basename(sys.argv[0]), *words]}
 call["typed"] = sys.stdin.read() if has_input else ""
 with socket.create_connection(("127.0.0.1", int(os.environ["ACCOUNT"]))) as connection:
     connection.sendall(json.dumps(call).encode() + b"\\n")
@@ -62,10 +64,11 @@ PHYSICAL = {
 RUNTIME = CREATED["Runtime.AgentRuntimeArn"]
 LOGS = f"/aws/bedrock-agentcore/runtimes/{RUNTIME.rpartition('/')[2]}-DEFAULT"
 # Calls that read; all others change something.
-READS = ("aws configure", "aws sts", "sleep")
+READS = ("aws configure", "aws ecr get-login-password", "sleep")
+READING = ("get-", "describe-", "head-", "list-", "wait")
 
 
-class Refusal(Exception):
+class RefusalError(Exception):
     """An error of AWS."""
 
     def __init__(self, code: str, message: str = "") -> None:
@@ -77,6 +80,15 @@ class Ran(NamedTuple):
     code: int
     output: str
     errors: str
+
+
+def changes(calls: list[Command]) -> list[str]:
+    """Those of the calls that may have changed something, as typed."""
+    shown = [
+        (" ".join(it.words), it.words[-1 if len(it.words) < 3 else 2].startswith(READING))
+        for it in calls
+    ]
+    return [text for text, is_reading in shown if not (is_reading or text.startswith(READS))]
 
 
 @dataclass
@@ -120,6 +132,17 @@ class Account:
         """The zip file or image that runs."""
         return self.artifacts[-1]
 
+    def save(self) -> dict[str, Any]:
+        """A copy of what exists."""
+        names = ("buckets", "repositories", "secrets", "stack", "artifacts", "remaining", "groups")
+        return copy.deepcopy({name: getattr(self, name) for name in names})
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Return to what existed, and forget the calls."""
+        for name, value in copy.deepcopy(saved).items():
+            setattr(self, name, value)
+        self.calls, self.pending, self.fails_at = [], 0, -1
+
     def run(self, project: Path, *words: str, typed: str = "", **variables: str) -> Ran:
         """Run a command of a project."""
         self.logged_in = False
@@ -133,16 +156,6 @@ class Account:
         assert not self.problems, self.problems
         return Ran(ran.returncode, ran.stdout, ran.stderr)
 
-    def changes(self, since: int = 0) -> list[str]:
-        """The calls that may have changed something, as typed."""
-        names = [(" ".join(it.words), it.name) for it in self.calls[since:]]
-        reads = ("get-", "describe-", "head-", "list-", "wait")
-        return [
-            shown
-            for shown, name in names
-            if not shown.startswith(READS) and not name.rpartition(" ")[2].startswith(reads)
-        ]
-
     # Replies ----------------------------------------------------------------------------------
 
     def reply(self, call: dict[str, Any]) -> dict[str, Any]:
@@ -153,24 +166,26 @@ class Account:
         if is_failing and not self.is_reply_lost:
             return {"output": "", "errors": "Could not connect\n", "code": 1}
         try:
-            output = self._answer(command, Path(call["folder"]))
-        except Refusal as error:
+            output = self._answer(command)
+        except RefusalError as error:
             if is_failing:
                 return {"output": "", "errors": "Lost the connection\n", "code": 1}
             operation = "".join(part.title() for part in command.name.split(" ")[-1].split("-"))
             text = f"\nAn error occurred ({error.code}) when calling the {operation} operation: "
             return {"output": "", "errors": f"{text}{error}\n", "code": 254}
-        except Exception as error:  # noqa: BLE001 (the test reports it)
+        except Exception as error:
             self.problems.append(f"{' '.join(command.words)}: {error!r}")
             return {"output": "", "errors": repr(error), "code": 1}
         if is_failing:
             return {"output": "", "errors": "Lost the connection\n", "code": 1}
         return {"output": output, "errors": "", "code": 0}
 
-    def _answer(self, command: Command, folder: Path) -> str:
+    def _answer(self, command: Command) -> str:
         program = command.words[0]
+        if program == "sleep":
+            return ""
         if program != "aws":
-            getattr(self, f"_{program}")(command, folder)
+            getattr(self, f"_{program}")(command)
             return ""
         given = given_to(command)
         name = command.name
@@ -197,14 +212,11 @@ class Account:
 
     # Other programs ---------------------------------------------------------------------------
 
-    def _sleep(self, command: Command, folder: Path) -> None:
-        pass
-
-    def _npm(self, command: Command, folder: Path) -> None:
+    def _npm(self, command: Command) -> None:
         assert command.words[1:3] == ["ci", "--prefix"]
         assert (Path(command.words[3]) / "package-lock.json").is_file()
 
-    def _uv(self, command: Command, folder: Path) -> None:
+    def _uv(self, command: Command) -> None:
         if command.words[1] == "export":
             assert (Path(command.options["project"][0]) / "uv.lock").is_file()
             assert command.words[-2] == "-o"
@@ -212,7 +224,7 @@ class Account:
         else:
             assert Path(command.words[-1]).is_file()
 
-    def _docker(self, command: Command, folder: Path) -> None:
+    def _docker(self, command: Command) -> None:
         if command.words[1] == "login":
             assert command.words[-1] == REGISTRY
             assert command.typed.strip() == PASSWORD
@@ -225,7 +237,7 @@ class Account:
             repository, _, tag = command.options["tag"][0].rpartition(":")
             self.repositories[repository.removeprefix(f"{REGISTRY}/")].add(tag)
 
-    def _curl(self, command: Command, folder: Path) -> None:
+    def _curl(self, command: Command) -> None:
         assert command.typed == 'header = "Authorization: Bearer a.b.c"\n'
         assert "a.b.c" not in " ".join(command.words)
         place = command.words[command.words.index("--output") + 1]
@@ -233,31 +245,31 @@ class Account:
 
     # Operations -------------------------------------------------------------------------------
 
-    def _configure_get(self, command: Command, given: Any) -> str:
+    def _configure_get(self, _command: Command, _given: Any) -> str:
         return self.region
 
-    def _sts_get_caller_identity(self, command: Command, given: Any) -> Any:
+    def _sts_get_caller_identity(self, _command: Command, _given: Any) -> Any:
         return {"Account": ACCOUNT}
 
-    def _s3api_head_bucket(self, command: Command, given: Any) -> Any:
+    def _s3api_head_bucket(self, _command: Command, given: Any) -> Any:
         assert given["ExpectedBucketOwner"] == ACCOUNT
         if given["Bucket"] not in self.buckets:
-            raise Refusal("404", "Not Found")
+            raise RefusalError("404", "Not Found")
         return {"BucketRegion": REGION}
 
-    def _s3api_head_object(self, command: Command, given: Any) -> Any:
+    def _s3api_head_object(self, _command: Command, given: Any) -> Any:
         if given["Key"] not in self.buckets.get(given["Bucket"], {}):
-            raise Refusal("404", "Not Found")
+            raise RefusalError("404", "Not Found")
         return {}
 
-    def _s3_mb(self, command: Command, given: Any) -> None:
+    def _s3_mb(self, command: Command, _given: Any) -> None:
         (place,) = command.options[""]
         name = place.removeprefix("s3://")
         assert len(name) <= 63
         assert name not in self.buckets
         self.buckets[name] = {}
 
-    def _s3_cp(self, command: Command, given: Any) -> None:
+    def _s3_cp(self, command: Command, _given: Any) -> None:
         file, place = command.options[""]
         bucket, _, key = place.removeprefix("s3://").partition("/")
         with zipfile.ZipFile(file) as archive:
@@ -272,36 +284,36 @@ class Account:
         else:
             del self.buckets[name]
 
-    def _ecr_get_login_password(self, command: Command, given: Any) -> str:
+    def _ecr_get_login_password(self, _command: Command, _given: Any) -> str:
         return PASSWORD
 
     def _repository(self, name: str) -> set[str]:
         if name not in self.repositories:
-            raise Refusal("RepositoryNotFoundException")
+            raise RefusalError("RepositoryNotFoundException")
         return self.repositories[name]
 
-    def _ecr_describe_repositories(self, command: Command, given: Any) -> Any:
+    def _ecr_describe_repositories(self, _command: Command, given: Any) -> Any:
         (name,) = given["repositoryNames"]
         self._repository(name)
         return {"repositories": [{"repositoryName": name}]}
 
-    def _ecr_describe_images(self, command: Command, given: Any) -> Any:
+    def _ecr_describe_images(self, _command: Command, given: Any) -> Any:
         ((tag,),) = [it.values() for it in given["imageIds"]]
         if tag not in self._repository(given["repositoryName"]):
-            raise Refusal("ImageNotFoundException")
+            raise RefusalError("ImageNotFoundException")
         return {"imageDetails": [{"imageTags": [tag]}]}
 
-    def _ecr_create_repository(self, command: Command, given: Any) -> None:
+    def _ecr_create_repository(self, _command: Command, given: Any) -> None:
         assert given["repositoryName"] not in self.repositories
         self.repositories[given["repositoryName"]] = set()
 
-    def _ecr_delete_repository(self, command: Command, given: Any) -> None:
+    def _ecr_delete_repository(self, _command: Command, given: Any) -> None:
         assert given["force"]
         del self.repositories[given["repositoryName"]]
 
-    def _secretsmanager_describe_secret(self, command: Command, given: Any) -> Any:
+    def _secretsmanager_describe_secret(self, _command: Command, given: Any) -> Any:
         if given["SecretId"] not in self.secrets:
-            raise Refusal("ResourceNotFoundException")
+            raise RefusalError("ResourceNotFoundException")
         return {"Name": given["SecretId"]}
 
     def _secretsmanager_create_secret(self, command: Command, given: Any) -> None:
@@ -309,16 +321,16 @@ class Account:
         assert given["SecretString"] == command.typed != ""
         self.secrets[given["Name"]] = given["SecretString"]
 
-    def _secretsmanager_delete_secret(self, command: Command, given: Any) -> None:
+    def _secretsmanager_delete_secret(self, _command: Command, given: Any) -> None:
         assert given["ForceDeleteWithoutRecovery"]
         del self.secrets[given["SecretId"]]
 
     def _found(self) -> dict[str, Any]:
         if self.stack is None:
-            raise Refusal("ValidationError", "Stack with id my-agent does not exist")
+            raise RefusalError("ValidationError", "Stack with id my-agent does not exist")
         return self.stack
 
-    def _cloudformation_describe_stacks(self, command: Command, given: Any) -> Any:
+    def _cloudformation_describe_stacks(self, _command: Command, given: Any) -> Any:
         found = self._found()
         outputs: dict[str, str] = {}
         if self.artifacts and "ROLLBACK" not in found["status"]:
@@ -336,7 +348,7 @@ class Account:
         }
         return {"Stacks": [described]}
 
-    def _cloudformation_describe_stack_resources(self, command: Command, given: Any) -> Any:
+    def _cloudformation_describe_stack_resources(self, _command: Command, _given: Any) -> Any:
         listed = [
             {
                 "LogicalResourceId": name,
@@ -350,7 +362,7 @@ class Account:
         ]
         return {"StackResources": listed}
 
-    def _cloudformation_describe_stack_events(self, command: Command, given: Any) -> Any:
+    def _cloudformation_describe_stack_events(self, _command: Command, _given: Any) -> Any:
         self._found()
         reasons = ["Resource update cancelled", self.refused]
         events = [
@@ -366,10 +378,10 @@ class Account:
         ]
         return {"StackEvents": events}
 
-    def _cloudformation_get_template(self, command: Command, given: Any) -> Any:
+    def _cloudformation_get_template(self, _command: Command, _given: Any) -> Any:
         return {"TemplateBody": self._found()["template"]}
 
-    def _cloudformation_deploy(self, command: Command, given: Any) -> None:
+    def _cloudformation_deploy(self, _command: Command, given: Any) -> None:
         assert given["capabilities"] == ["CAPABILITY_IAM"]
         status = self.stack and self.stack["status"]
         assert status != "ROLLBACK_COMPLETE", "this stack can only be deleted"
@@ -377,16 +389,16 @@ class Account:
         template = (self.folder / "project" / file).read_text()
         changed = dict(word.split("=", 1) for word in given["parameter-overrides"])
         parameters = {**(self.stack["parameters"] if self.stack else {}), **changed}
-        kept = self.folder / "templates" / str(len(self.calls)) / "deploy"
-        kept.mkdir(parents=True)
-        (kept / "agentcore.yaml").write_text(template)
-        stack = Stack(kept.parent, **parameters)
+        kept = Path(tempfile.mkdtemp(dir=self.folder))
+        (kept / "deploy").mkdir()
+        (kept / "deploy" / "agentcore.yaml").write_text(template)
+        stack = Stack(kept, **parameters)
         assert stack.refusals == []
         if self.refused:
             self.stack = self.stack or {
                 "status": "ROLLBACK_COMPLETE", "parameters": parameters, "template": "",
             }  # fmt: skip
-            raise Refusal("ValidationError", "Failed to create/update the stack")
+            raise RefusalError("ValidationError", "Failed to create/update the stack")
         artifact = stack.properties("Runtime")["AgentRuntimeArtifact"]
         self._check_artifact(artifact)
         for name in self._secrets_of(stack):
@@ -416,7 +428,7 @@ class Account:
         found = [it for it in stack.environment.values() if it.startswith(resolve)]
         return [it.removeprefix(resolve).removesuffix("}}") for it in found]
 
-    def _cloudformation_delete_stack(self, command: Command, given: Any) -> None:
+    def _cloudformation_delete_stack(self, _command: Command, _given: Any) -> None:
         if not self.stack:
             return
         if "stack" in self.stack:
@@ -425,13 +437,13 @@ class Account:
                     self.remaining[name] = CREATED[PHYSICAL[name]]
         self.stack, self.artifacts = None, []
 
-    def _cloudformation_wait(self, command: Command, given: Any) -> None:
-        assert command.options[""] == ["stack-delete-complete"] or "stack-delete" in str(command)
+    def _cloudformation_wait(self, command: Command, _given: Any) -> None:
+        assert command.words[3] == "stack-delete-complete"
         assert self.stack is None
 
     def _runtime(self, number: int) -> dict[str, Any]:
         if not self.artifacts:
-            raise Refusal("ResourceNotFoundException")
+            raise RefusalError("ResourceNotFoundException")
         artifact = self.artifacts[number - 1]
         if "CodeConfiguration" in artifact:
             code = artifact["CodeConfiguration"]
@@ -459,17 +471,17 @@ class Account:
             "status": "READY",
         }
 
-    def _bedrock_agentcore_control_list_agent_runtimes(self, command: Command, given: Any) -> Any:
+    def _bedrock_agentcore_control_list_agent_runtimes(self, _command: Command, _given: Any) -> Any:
         return {"agentRuntimes": []}
 
     def _bedrock_agentcore_control_list_agent_runtime_versions(
-        self, command: Command, given: Any
+        self, _command: Command, _given: Any
     ) -> Any:
         numbers = range(len(self.artifacts), 0, -1)
         listed = [{"description": "agent", **self._summary(it)} for it in numbers]
         return {"agentRuntimes": listed}
 
-    def _bedrock_agentcore_control_get_agent_runtime(self, command: Command, given: Any) -> Any:
+    def _bedrock_agentcore_control_get_agent_runtime(self, _command: Command, given: Any) -> Any:
         more = {
             "createdAt": NOW,
             "roleArn": CREATED["Role.Arn"],
@@ -478,7 +490,7 @@ class Account:
         return {**more, **self._runtime(int(given["agentRuntimeVersion"]))}
 
     def _bedrock_agentcore_control_get_agent_runtime_endpoint(
-        self, command: Command, given: Any
+        self, _command: Command, given: Any
     ) -> Any:
         assert given["endpointName"] == "DEFAULT"
         self.pending = max(self.pending - 1, 0)
@@ -505,21 +517,21 @@ class Account:
         assert not self.pending, "the version is not ready"
         self.groups.add(LOGS)
         if self.is_silent:
-            raise Refusal("RuntimeClientError", "Received error (502) from runtime")
+            raise RefusalError("RuntimeClientError", "Received error (502) from runtime")
         file.write_text('{"reply":"You said: Hello."}')
 
-    def _logs_describe_log_groups(self, command: Command, given: Any) -> Any:
+    def _logs_describe_log_groups(self, _command: Command, given: Any) -> Any:
         prefix = given["logGroupNamePrefix"]
         return {"logGroups": [{"logGroupName": it} for it in self.groups if it.startswith(prefix)]}
 
-    def _logs_delete_log_group(self, command: Command, given: Any) -> None:
+    def _logs_delete_log_group(self, _command: Command, given: Any) -> None:
         self.groups.remove(given["logGroupName"])
 
-    def _bedrock_agentcore_control_delete_memory(self, command: Command, given: Any) -> Any:
+    def _bedrock_agentcore_control_delete_memory(self, _command: Command, given: Any) -> Any:
         assert self.remaining.pop("Memory").endswith(f"/{given['memoryId']}")
         return {"memoryId": given["memoryId"]}
 
-    def _bedrock_agent_delete_knowledge_base(self, command: Command, given: Any) -> Any:
+    def _bedrock_agent_delete_knowledge_base(self, _command: Command, given: Any) -> Any:
         # The knowledge base deletes its vectors from the index, as its role.
         assert self.remaining.keys() >= {"KnowledgeBaseRole", "VectorIndex"}
         assert self.remaining.pop("KnowledgeBase") == given["knowledgeBaseId"]
@@ -527,10 +539,10 @@ class Account:
         self.pending = 2
         return {"knowledgeBaseId": given["knowledgeBaseId"], "status": "DELETING"}
 
-    def _bedrock_agent_get_knowledge_base(self, command: Command, given: Any) -> Any:
+    def _bedrock_agent_get_knowledge_base(self, _command: Command, given: Any) -> Any:
         self.pending -= 1
         if self.pending <= 0:
-            raise Refusal("ResourceNotFoundException")
+            raise RefusalError("ResourceNotFoundException")
         return {"knowledgeBase": {
             "knowledgeBaseId": given["knowledgeBaseId"], "name": "facts", "status": "DELETING",
             "knowledgeBaseArn": CREATED["KnowledgeBase.KnowledgeBaseArn"], "createdAt": NOW,
@@ -538,22 +550,22 @@ class Account:
             "knowledgeBaseConfiguration": {"type": "VECTOR"},
         }}  # fmt: skip
 
-    def _s3vectors_delete_index(self, command: Command, given: Any) -> None:
+    def _s3vectors_delete_index(self, _command: Command, given: Any) -> None:
         assert "KnowledgeBase" not in self.remaining
         assert self.pending <= 0
         assert self.remaining.pop("VectorIndex") == given["indexArn"]
 
-    def _s3vectors_delete_vector_bucket(self, command: Command, given: Any) -> None:
+    def _s3vectors_delete_vector_bucket(self, _command: Command, given: Any) -> None:
         assert "VectorIndex" not in self.remaining
         assert self.remaining.pop("Vectors") == given["vectorBucketArn"]
 
-    def _iam_delete_role_policy(self, command: Command, given: Any) -> None:
+    def _iam_delete_role_policy(self, _command: Command, given: Any) -> None:
         assert "KnowledgeBase" not in self.remaining
         assert given["RoleName"] == self.remaining["KnowledgeBaseRole"]
         assert given["PolicyName"] == "knowledge-base"
         self.remaining["KnowledgeBaseRole"] = "without a policy"
 
-    def _iam_delete_role(self, command: Command, given: Any) -> None:
+    def _iam_delete_role(self, _command: Command, _given: Any) -> None:
         assert self.remaining.pop("KnowledgeBaseRole") == "without a policy"
 
 
