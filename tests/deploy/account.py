@@ -7,6 +7,7 @@ calls of `aws` against AWS's own models, keeps resources, and replies as AWS doe
 import copy
 import json
 import os
+import shutil
 import socketserver
 import subprocess
 import sys
@@ -272,6 +273,7 @@ class Account:
     def _s3_cp(self, command: Command, _given: Any) -> None:
         file, place = command.options[""]
         bucket, _, key = place.removeprefix("s3://").partition("/")
+        shutil.copy(file, self.folder / "uploaded.zip")
         with zipfile.ZipFile(file) as archive:
             self.buckets[bucket][key] = archive.namelist()
 

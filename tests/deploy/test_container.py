@@ -29,11 +29,13 @@ from tests.conformance.provider import Provider
 from tests.conformance.server import Front, Server
 from tests.conformance.steps import Hold
 from tests.conformance.targets import TARGETS, Target
+from tests.conformance.test_access import OPEN
 from tests.deploy.dockerfile import calls_of_apt, instructions
 from tests.installed import NODE, rendered
 from tests.stores.agents import Agents
 from tests.stores.servers import find_program, free_port, process, wait_for
 from tests.stores.stores import Backing
+from tests.ui.chat_page import PATH, body, unique
 
 USUAL = {"strands-python", "vercel-typescript"}
 ROWS = [
@@ -347,3 +349,37 @@ def test_behind_the_proxy_a_conversation_goes_on_when_a_replica_is_killed(
         assert [chat.say(text).turn for text in ("Six.", "Seven.")] == [6, 7]
         assert chat.recalled() == echoed(*texts, "Five.", "Six.", "Seven.")
         assert other.recalled() == echoed("Five.")
+
+
+@pytest.mark.skipif(HAPROXY is None, reason="there is no haproxy: apt-get install haproxy")
+@pytest.mark.parametrize("target", ROWS)
+def test_compose_serves_the_page_and_its_conversations(
+    target: Target,
+    backing: Backing,  # noqa: F811
+    provider: Provider,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    answers = (("deploy", "container"), ("model", "openai-compatible"))
+    with_page = replace(target, variant=f"{target.name}+ui", answers=answers)
+    agents = Agents(with_page, backing, tmp_path, provider, "valkey")
+    try:
+        home = agents.home()
+        text = (home.project / "compose.yaml").read_text().replace("${ALLOWED_HOSTS:-", "${")
+        environment = yaml.safe_load(text)["services"]["agent"]["environment"]
+        hosts = environment["ALLOWED_HOSTS"].strip("${}")
+        # An address that other machines may reach, as in the container.
+        one, two = (agents.fresh(home, HOST=OPEN, ALLOWED_HOSTS=hosts) for _ in range(2))
+        with proxied([one.server, two.server], tmp_path / "proxy") as front:
+            for host in ("localhost:8080", "127.0.0.1:8080"):
+                origin = {"Host": host, "Origin": f"http://{host}"}
+                page = front.get("/", {"Host": host})
+                assert (page.status, b"<html" in page.body) == (200, True)
+                for number in range(2):
+                    prompt = unique("Hello.")
+                    provider.script(prompt, [f"Good day {number}."])
+                    sent = body(f"chat-{len(host)}", prompt)
+                    reply = front.send(sent, {**origin, **JSON}, path=PATH).reply()
+                    assert (reply.status, f"day {number}".encode() in reply.body) == (200, True)
+            assert front.get("/", {"Host": "evil.example"}).status == 403
+    finally:
+        agents.stop()
