@@ -289,6 +289,19 @@ def agents(
     agents.stop()
 
 
+def interpolated(text: str, **variables: str) -> str:
+    """compose.yaml with its variables, where `${A:-b}` has a default and `${A:?b}` is required."""
+    found = re.compile(r"\$\{(\w+):([-?])([^${}]*)\}")
+
+    def value(match: re.Match[str]) -> str:
+        assert match[2] == "-" or match[1] in variables, match[3]
+        return variables.get(match[1], match[3])
+
+    while found.search(text):
+        text = found.sub(value, text)
+    return text
+
+
 @contextmanager
 def proxied(replicas: Sequence[Server], folder: Path) -> Iterator[Front]:
     """The proxy of compose.yaml; its addresses are those of the replicas instead of a name's."""
@@ -364,22 +377,33 @@ def test_compose_serves_the_page_and_its_conversations(
     agents = Agents(with_page, backing, tmp_path, provider, "valkey")
     try:
         home = agents.home()
-        text = (home.project / "compose.yaml").read_text().replace("${ALLOWED_HOSTS:-", "${")
-        environment = yaml.safe_load(text)["services"]["agent"]["environment"]
-        hosts = environment["ALLOWED_HOSTS"].strip("${}")
-        # An address that other machines may reach, as in the container.
-        one, two = (agents.fresh(home, HOST=OPEN, ALLOWED_HOSTS=hosts) for _ in range(2))
+        text = (home.project / "compose.yaml").read_text()
+        settings = yaml.safe_load(interpolated(text, API_TOKEN="sesame"))["services"]["agent"][
+            "environment"
+        ]
+        # The address is one that other machines may reach, as in the container.
+        given = {**settings, "HOST": OPEN, "PORT": 0}
+        del given["SECRETS_VALKEY_SESSIONS"]
+        one, two = (agents.fresh(home, **given) for _ in range(2))
         with proxied([one.server, two.server], tmp_path / "proxy") as front:
-            for host in ("localhost:8080", "127.0.0.1:8080"):
-                origin = {"Host": host, "Origin": f"http://{host}"}
-                page = front.get("/", {"Host": host})
-                assert (page.status, b"<html" in page.body) == (200, True)
-                for number in range(2):
-                    prompt = unique("Hello.")
-                    provider.script(prompt, [f"Good day {number}."])
-                    sent = body(f"chat-{len(host)}", prompt)
-                    reply = front.send(sent, {**origin, **JSON}, path=PATH).reply()
-                    assert (reply.status, f"day {number}".encode() in reply.body) == (200, True)
+            host = "localhost:8080"
+            page = front.get("/", {"Host": host})
+            assert (page.status, b"<html" in page.body) == (200, True)
+            token = {"Host": host, "Origin": f"http://{host}", "X-API-Token": "sesame"}
+            token["Content-Type"] = "application/json"
+            for number in range(4):
+                prompt = unique("Hello.")
+                provider.script(prompt, [f"Good day {number}."])
+                sent = body("a-chat", prompt)
+                sent["messages"][0]["id"] = f"m{number}"
+                reply = front.send(sent, token, path=PATH).reply()
+                assert reply.status == 200, reply
+                assert f"day {number}".encode() in reply.body
+            assert all("a-chat" in replica.server.log for replica in (one, two))
+            assert (
+                front.send(body("a"), {**token, "X-API-Token": "x"}, path=PATH).reply().status
+                == 401
+            )
             assert front.get("/", {"Host": "evil.example"}).status == 403
     finally:
         agents.stop()
