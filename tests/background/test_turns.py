@@ -80,6 +80,33 @@ def test_two_readers_and_a_slow_one_see_the_same(chat: Background, gate: threadi
     assert b"event: done" in body
 
 
+def test_stalled_readers_slow_neither_the_turn_nor_another_reader(
+    server: Server, provider: Provider
+) -> None:
+    def seconds_of_turn(stalled: int) -> float:
+        """Return the time from the first event to the last, beside readers that read nothing."""
+        chat, gate = Background(server, provider), threading.Event()
+        chat.begin("One.", ["a", Hold(gate), Flood(500, 2000)])
+        readers = [Exchange(server.address, receive_buffer=4096) for _ in range(stalled)]
+        for it in readers:
+            it.send("POST", "/invocations", chat.headers, {"follow": True})
+            assert it.head().status == 200
+        reader = chat.follow()
+        assert reader.next()
+        began_at = time.monotonic()
+        gate.set()
+        assert len(reader.rest()) == 501
+        seconds = time.monotonic() - began_at
+        for it in readers:
+            it.leave()
+        return seconds
+
+    # The other load of the machine changes: the fastest of each kind, which alternate.
+    pairs = [(seconds_of_turn(0), seconds_of_turn(4)) for _ in range(6)]
+    alone, beside = map(min, zip(*pairs, strict=True))
+    assert beside < 1.5 * alone, pairs
+
+
 def test_a_stopped_turn_is_not_saved(chat: Background, gate: threading.Event) -> None:
     chat.begin("One.", ["a", Hold(gate), "b"])
     reader = chat.follow()

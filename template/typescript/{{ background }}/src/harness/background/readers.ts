@@ -10,6 +10,7 @@ import type { BackgroundSettings } from './settings.ts'
 
 const KEEP_ALIVE = ': keep-alive\n\n' // an SSE comment, sent because proxies close idle connections
 const CHUNK_BYTES = 65_536 // sent at once: a slow reader holds no more
+const LOST_NUMBER = 10 ** 15 - 1 // of `turn_lost`: the killed process may have sent unsaved events
 const EVENT_ID = /^([\w-]{16})\.(\d{1,15})$/ // turn id and number
 
 /** Return the number of the event after the event with this id, or 1 for another turn's id. */
@@ -70,6 +71,8 @@ export async function stream(
       lastSent = performance.now()
       if (!response.write(text)) await once(response, 'drain', { signal })
     }
+    const { lost } = recording
+    if (lost && next <= LOST_NUMBER) response.write(withId(recording, lost, LOST_NUMBER))
     response.end()
   } catch (error) {
     if (!signal.aborted) throw error

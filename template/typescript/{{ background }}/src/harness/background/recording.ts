@@ -31,6 +31,8 @@ export class Recording extends EventEmitter implements Recorded {
   /** The size of the available events. */
   bytes = 0
   readers = 0
+  /** The last event, if the process that runs the turn has ended. */
+  lost: string | null = null
   readonly #maxBytes: number
   #events: string[] = []
 
@@ -75,6 +77,12 @@ export class Recording extends EventEmitter implements Recorded {
     this.state = state
     this.endedAt = performance.now()
     this.emit('change')
+  }
+
+  /** Mark the end of a turn whose process has ended; readers get this event after all others. */
+  lose(event: string): void {
+    this.lost = event
+    this.end()
   }
 
   /**

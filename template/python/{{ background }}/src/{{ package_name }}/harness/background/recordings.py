@@ -49,6 +49,7 @@ class Recording:
         self.size = 0  # bytes
         self.is_ended = False
         self.is_closed = False  # readers must reconnect
+        self.lost: bytes | None = None  # the last event, if the process that runs the turn ended
         self.readers = set[asyncio.Task[None]]()
         self._max_bytes = max_bytes
         self._events = deque[bytes]()
@@ -78,6 +79,11 @@ class Recording:
         """Mark the end: no more events follow."""
         self.is_ended = True
         self._notify()
+
+    def lose(self, event: bytes) -> None:
+        """Mark the end of a turn whose process has ended; readers get `event` after all others."""
+        self.lost = event
+        self.end()
 
     def close(self) -> None:
         """Disconnect the readers, so that they reconnect to another replica."""

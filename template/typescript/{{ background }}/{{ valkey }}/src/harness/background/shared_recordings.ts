@@ -78,8 +78,7 @@ return {events, redis.call('EXISTS', KEYS[2])}
 const LOSE = `${LAST}
 if redis.call('EXISTS', KEYS[1]) == 1 or string.sub(last, -2) == '-1' then return 0 end
 if redis.call('EXISTS', KEYS[2]) == 0 then return -1 end
-redis.call('XADD', KEYS[2], string.format('%.0f-0', number + 1), 'e', ARGV[1])
-redis.call('XADD', KEYS[2], string.format('%.0f-1', number + 1), 'end', '1')
+redis.call('XADD', KEYS[2], string.format('%.0f-1', number), 'lost', ARGV[1])
 return 1
 `
 // KEYS: lease, stop. ARGV: milliseconds to live.
@@ -298,8 +297,7 @@ export class SharedRecordings extends Capability<BackgroundSettings> implements 
     const event = toEvent(new BackgroundError('turn_lost'), recording.format)
     const result = await this.#evaluate(LOSE, [lease, events], event).catch(() => 0)
     if (Number(result) >= 0) return
-    recording.append(event) // the events have expired
-    recording.end()
+    recording.lose(event) // the events have expired
   }
 
   /** Delete the events of a session, after the last events of its ended turns are written. */
@@ -340,8 +338,9 @@ export class SharedRecordings extends Capability<BackgroundSettings> implements 
 
 /** Add the entries of a stream to the recording. */
 function addTo(recording: Recording, entries: readonly Entry[]): void {
-  for (const [id, [, value]] of entries) {
+  for (const [id, [name, value]] of entries) {
     const [number, kind] = id.toString().split('-').map(Number) as [number, number]
+    if (kind === 1 && name.toString() === 'lost') return recording.lose(value.toString())
     if (kind === 1) return recording.end()
     if (number > recording.last + 1) recording.skipTo(number)
     recording.append(value.toString())

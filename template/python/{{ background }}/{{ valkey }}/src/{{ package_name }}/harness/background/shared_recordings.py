@@ -82,8 +82,7 @@ return {events, redis.call('EXISTS', KEYS[2])}
 LOSE = f"""{LAST}
 if redis.call('EXISTS', KEYS[1]) == 1 or string.sub(last, -2) == '-1' then return 0 end
 if redis.call('EXISTS', KEYS[2]) == 0 then return -1 end
-redis.call('XADD', KEYS[2], string.format('%.0f-0', number + 1), 'e', ARGV[1])
-redis.call('XADD', KEYS[2], string.format('%.0f-1', number + 1), 'end', '1')
+redis.call('XADD', KEYS[2], string.format('%.0f-1', number), 'lost', ARGV[1])
 return 1
 """
 # KEYS: lease, stop. ARGV: milliseconds to live.
@@ -275,8 +274,7 @@ class SharedRecordings(Capability):
         except AgentError:
             return
         if result < 0:  # the events have expired
-            copy.recording.append(event)
-            copy.recording.end()
+            copy.recording.lose(event)
 
     async def _forget(self, session_id: str) -> None:
         """Delete the events of a session, after the last writes of its ended turns."""
@@ -319,10 +317,10 @@ class _Copy:
     def add(self, events: list[Any]) -> None:
         """Add the entries of a stream."""
         recording = self.recording
-        for id, (_, value) in events:
+        for id, (name, value) in events:
             number, _, kind = id.decode().partition("-")
             if kind == "1":
-                recording.end()
+                recording.lose(value) if name == b"lost" else recording.end()
                 return
             if int(number) > recording.last + 1:
                 recording.skip_to(int(number))
