@@ -14,7 +14,7 @@ from tests.background.follower import Background
 from tests.conformance.chat import assert_failed, echoed
 from tests.conformance.conftest import backing  # noqa: F401 (a fixture)
 from tests.conformance.provider import Provider
-from tests.conformance.steps import Flood, Hold
+from tests.conformance.steps import HANG, Flood, Hold
 from tests.stores.agents import Agents, Replica
 from tests.stores.servers import valkey_cluster, wait_for
 from tests.stores.stores import ValkeyStore
@@ -149,6 +149,28 @@ def test_readers_learn_that_the_replica_was_killed_and_the_session_is_unchanged(
     assert chat.recalled("Two.") == echoed("Zero.")
     chat.begin("Three.")
     assert chat.follow().rest()[-1].data["turn"] == 3
+    agents.discard(dying)
+
+
+def test_a_reader_that_has_more_events_than_valkey_learns_that_its_turn_is_lost(
+    agents: Agents, two: Replica, provider: Provider
+) -> None:
+    dying, gates = agents.fresh(two.home), [threading.Event() for _ in "bc"]
+    chat = Background(dying.server, provider)
+    chat.begin("One.", ["a", Hold(gates[0]), "b", Hold(gates[1]), "c", HANG])
+    reader = chat.follow()
+    assert reader.next()
+    with frozen(two):
+        for gate in gates:  # Valkey may still get the first of them
+            gate.set()
+            event = reader.next()
+            assert event
+            time.sleep(0.5)
+        dying.server.signal(signal.SIGKILL)
+        assert dying.server.exit_code() != 0
+    (lost,) = chat.follow(last_id=event.id, server=two.server).rest()
+    assert (event.data, lost.error) == ("c", "turn_lost")
+    assert chat.follow(last_id=lost.id, server=two.server).rest() == []
     agents.discard(dying)
 
 
