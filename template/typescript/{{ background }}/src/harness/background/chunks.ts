@@ -7,6 +7,8 @@ import { BackgroundError, DONE } from './failures.ts'
 import { CHUNK_BYTES } from './readers.ts'
 import type { Recording } from './recording.ts'
 
+const EVENT = /^(?:event: (\w+)\n)?data: ([^\n]*)\n/ // name and data
+
 /** The fields of the parts of useChat that are read. */
 interface Part {
   readonly type: string
@@ -45,9 +47,10 @@ export async function* readChunks(
 
 /** Return the chunk in an event. Throws the error in an event as AgentError. */
 function parse(recording: Recording, event: string): Chunk | undefined {
-  if (event === DONE) return undefined
-  const { name, text } = /^(?:event: (?<name>\w+)\n)?data: (?<text>.*)\n\n$/su.exec(event)!.groups!
-  const data: unknown = JSON.parse(text!)
+  const match = EVENT.exec(event)
+  if (!match || event === DONE) return undefined
+  const [, name, text = ''] = match
+  const data: unknown = JSON.parse(text)
   if (recording.format === 'chat') return parsePart(data as Part)
   if (name === undefined) return data as string
   if (name === 'reasoning') return new Reasoning(data as string)

@@ -8,9 +8,9 @@ import { BackgroundError, toEvent } from './failures.ts'
 import type { Recording } from './recording.ts'
 import type { BackgroundSettings } from './settings.ts'
 
-const KEEP_ALIVE = ': keep-alive\n\n' // an SSE comment, sent because proxies close idle connections
-/** The bytes that a reader takes at once: a slow reader holds no more. */
+/** The size of the events that a reader gets at once: a slow reader holds no more. */
 export const CHUNK_BYTES = 65_536
+const KEEP_ALIVE = ': keep-alive\n\n' // an SSE comment, sent because proxies close idle connections
 const EVENT_ID = /^([\w-]{16})\.(\d{1,15})$/ // turn id and number
 
 /** Return the number of the event after the event with this id, or 1 for another turn's id. */

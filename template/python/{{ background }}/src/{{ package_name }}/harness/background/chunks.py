@@ -1,6 +1,7 @@
 """The text and the reasoning in the recorded events of a turn."""
 
 import json
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -8,6 +9,7 @@ from ..contract import AgentError, Chunk, Reasoning
 from .readers import CHUNK_BYTES
 from .recordings import DONE, Recording
 
+EVENT = r"(?:event: (\w+)\n)?data: (.*)\n"  # name and data
 WAIT_SECONDS = 60
 
 
@@ -32,20 +34,18 @@ async def read_chunks(recording: Recording) -> AsyncIterator[Chunk]:
 
 def _parse(recording: Recording, event: str) -> Chunk | None:
     """Return the chunk in an event. Raises the error in an event as AgentError."""
-    if event == DONE:
+    match = re.match(EVENT, event)
+    if match is None or event == DONE:
         return None
-    fields = dict(line.split(": ", 1) for line in event.strip("\n").split("\n"))
-    data = json.loads(fields["data"])
+    name, text = match.groups()
+    data = json.loads(text)
     if recording.format == "chat":
         return _parse_part(data)
-    match fields.get("event"):
-        case None:
-            return str(data)
-        case "reasoning":
-            return Reasoning(data)
-        case "error":
-            raise AgentError("internal_error", data["error"]["message"], data["error"]["type"])
-    return None
+    if name == "error":
+        raise AgentError("internal_error", data["error"]["message"], data["error"]["type"])
+    if name == "reasoning":
+        return Reasoning(data)
+    return str(data) if name is None else None
 
 
 def _parse_part(part: dict[str, Any]) -> Chunk | None:
