@@ -63,7 +63,7 @@ def test_a_running_turn_is_shown_from_its_beginning(
     terminal.expect(PROMPT)
     terminal.type(f"Two.{chat.tag}{ENTER}")
     terminal.expect(PROMPT)
-    one = [("user", f"One.{chat.tag}"), ("assistant", "It begins and ends.")]
+    one = [("user", "One."), ("assistant", "It begins and ends.")]
     assert chat.recalled("Three.") == [*one, *echoed("Two.")]
     terminal.type(CTRL_D)
     assert terminal.exit_code() == 0

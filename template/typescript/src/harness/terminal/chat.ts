@@ -143,11 +143,7 @@ async function followTurn(conversation: Conversation): Promise<void> {
 }
 
 /** Do some work; print errors, or `interrupted` after Ctrl-C. */
-async function attempt(
-  conversation: Conversation,
-  interrupted: string,
-  work: Work,
-): Promise<void> {
+async function attempt(conversation: Conversation, interrupted: string, work: Work): Promise<void> {
   const { screen, keyboard } = conversation
   const reply = new Reply(screen)
   const controller = new AbortController()

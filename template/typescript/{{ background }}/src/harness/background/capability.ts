@@ -4,15 +4,13 @@ import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http
 import { randomUUID } from 'node:crypto'
 
 import { Capability, type Routes } from '../capability.ts'
-import { AgentError, checkIds, type Chunk } from '../contract.ts'
-import { SESSION_HEADER, SESSION_ID, type Turn } from '../contract.ts'
+import { AgentError, checkIds, SESSION_HEADER, SESSION_ID, type Turn } from '../contract.ts'
 import { checkAccess, parseJson, pathOf, readActor, readHeader } from '../http/requests.ts'
 import { receive } from '../http/requests.ts'
 import { STREAM_HEADERS } from '../http/server.ts'
 import type { Handler, Modules, Runtime } from '../modules.ts'
 import { InProcess } from '../sessions/session_store.ts'
 import type { Session } from '../sessions/sessions.ts'
-import { readChunks } from './chunks.ts'
 import { Detached, DETACHED, repeatRequest } from './detached.ts'
 import { BackgroundError, type Format, sendJson } from './failures.ts'
 import { checkReader, numberAfter, stream } from './readers.ts'
@@ -66,17 +64,6 @@ export class Background extends Capability<BackgroundSettings> {
 
   override async open(runtime: Runtime): Promise<void> {
     this.#runtime = runtime
-  }
-
-  override async follow(
-    sessionId: string,
-    actor: string | null,
-    signal: AbortSignal,
-  ): Promise<AsyncIterable<Chunk> | undefined> {
-    const recording = await this.find(sessionId, actor).catch((error) => {
-      if (!(error instanceof BackgroundError)) throw error
-    })
-    return recording?.state === 'running' ? readChunks(recording, signal) : undefined
   }
 
   override wrap(app: RequestListener): RequestListener {

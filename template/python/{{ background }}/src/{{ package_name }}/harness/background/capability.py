@@ -10,13 +10,12 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from ..capability import Capability, Routes
-from ..contract import SESSION_HEADER, SESSION_ID, AgentError, Chunk, Turn
+from ..contract import SESSION_HEADER, SESSION_ID, AgentError, Turn
 from ..http.requests import parse_json, read_actor, read_header
 from ..modules import LoadModules
 from ..runtime import Runtime
-from .chunks import read_chunks
 from .detached import CONTROL_PATH, DETACHED, FIELDS, Detaching
-from .readers import find, follow, stop
+from .readers import follow, stop
 from .recordings import Format, Key, Recordings
 from .settings import BackgroundSettings
 
@@ -27,7 +26,6 @@ class Background(Capability):
     """Runs turns without their clients, and serves their events."""
 
     settings: BackgroundSettings
-    _runtime: Runtime
 
     def __init__(
         self, settings: BackgroundSettings, before: Sequence[Capability], load: LoadModules
@@ -35,15 +33,6 @@ class Background(Capability):
         super().__init__(settings, before, load)
         self.recordings = Recordings(settings)
         self.formats: dict[str, Format] = {"/invocations": "events"}
-
-    async def open(self, runtime: Runtime) -> None:
-        self._runtime = runtime
-
-    async def follow(self, session_id: str, actor: str | None) -> AsyncIterator[Chunk] | None:
-        recording = await find(self._runtime, self.recordings, (session_id, actor))
-        if recording is None or recording.is_ended:
-            return None
-        return read_chunks(recording)
 
     def wrap(self, app: ASGIApp) -> ASGIApp:
         seconds = self.settings.keep_alive_seconds
