@@ -87,6 +87,19 @@ def auth_fleet(
     fleet.stop()
 
 
+@pytest.fixture
+def s3_agents(
+    target: Target,
+    backing: Backing,  # noqa: F811
+    provider: Provider,  # noqa: F811
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Agents]:
+    """Replicas of agents whose sessions are in S3, which has no events."""
+    agents = Agents(target, backing, tmp_path_factory.mktemp("s3"), provider, "s3")
+    yield agents
+    agents.stop()
+
+
 @pytest.fixture(scope="session")
 def agents(
     target: Target,

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +16,7 @@ from tests.conformance.conftest import backing  # noqa: F401 (a fixture)
 from tests.conformance.provider import Provider
 from tests.conformance.steps import Flood, Hold
 from tests.stores.agents import Agents, Replica
-from tests.stores.servers import wait_for
+from tests.stores.servers import valkey_cluster, wait_for
 from tests.stores.stores import ValkeyStore
 from tests.ui.chat_page import RESUME, Page, unique
 
@@ -247,3 +248,35 @@ def test_the_events_of_an_ended_session_are_deleted(chat: Background, one: Repli
     wait_for("the end of the turn", lambda: len([*store.client.scan_iter(match=pattern)]) == 3)
     assert chat.end().status == 200
     wait_for("a deletion", lambda: not [*store.client.scan_iter(match=pattern)])
+
+
+def test_a_cluster(
+    agents: Agents, provider: Provider, gate: threading.Event, tmp_path: Path
+) -> None:
+    home = agents.home()
+    with valkey_cluster(tmp_path) as (host, port):
+        url = f"valkey://{host}:{port}"
+        one, two = (agents.fresh(home, SECRETS_VALKEY_SESSIONS=url) for _ in range(2))
+        chats = [Background(one.server, provider) for _ in range(4)]
+        for chat in chats:
+            chat.begin("One.", ["a", Hold(gate), "b"])
+        readers = [chat.follow(server=two.server) for chat in chats]
+        assert all(reader.next() for reader in readers)
+        assert chats.pop().stop(two.server) is True
+        assert readers.pop().rest()[-1].error == "turn_stopped"
+        gate.set()
+        assert [reader.rest()[-1].name for reader in readers] == ["done"] * 3
+
+
+def test_without_valkey_only_the_replica_that_runs_the_turn_serves_readers(
+    s3_agents: Agents, provider: Provider
+) -> None:
+    one, two = s3_agents.pair()
+    chat = Background(one.server, provider)
+    reply = chat.on(two.server).post({"follow": True})
+    assert_failed(reply, 404, "not_found", chat.session)
+    chat.begin("One.")
+    assert chat.follow().rest()[-1].name == "done"
+    reply = chat.on(two.server).post({"follow": True})
+    assert_failed(reply, 409, "turn_elsewhere", chat.session)
+    assert chat.stop(two.server) is False

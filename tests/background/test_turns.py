@@ -53,7 +53,8 @@ def test_a_reader_continues_after_its_last_event(chat: Background) -> None:
     whole = chat.follow().rest()
     assert parts(whole) == ["a", "b", "c"]
     assert chat.follow(last_id=f"{turn_id}.2").rest() == whole[2:]
-    assert chat.follow(last_id=whole[-1].id).rest() == []
+    after = chat.follow(last_id=whole[-1].id)
+    assert (after.status, after.rest()) == (204, []), "an EventSource would reconnect for ever"
     assert chat.follow(last_id="of-another-turn0.2").rest() == whole
     in_body = {"follow": True, "last_event_id": f"{turn_id}.3"}
     assert b"done" in chat.post(in_body).body

@@ -135,10 +135,16 @@ def test_no_proxy_gets_the_request(fleet: Fleet, host: FileHost, chat: Chat) -> 
     host.answers["/file"] = response(PHOTO)
     with file_host() as proxy:
         place = f"localhost:{host.port}"
-        variables: dict[str, Any] = {"HTTP_PROXY": proxy.url(""), "http_proxy": proxy.url("")}
-        # The model's client uses these variables.
-        variables |= {"NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1", "NODE_USE_ENV_PROXY": "1"}
-        direct = chat.elsewhere(fleet.fresh(FILE_HOSTS=place, **variables))
+        origin = proxy.url("")
+        server = fleet.fresh(
+            FILE_HOSTS=place,
+            HTTP_PROXY=origin,
+            http_proxy=origin,
+            NO_PROXY="127.0.0.1",  # the model
+            no_proxy="127.0.0.1",
+            NODE_USE_ENV_PROXY=1,
+        )
+        direct = chat.elsewhere(server)
         assert say(direct, "Look.", f"http://{place}/file").turn == 1
         assert proxy.connections == 0
 
@@ -388,8 +394,8 @@ def test_a_name_with_an_address_of_this_machine_or_of_a_metadata_service_is_refu
     names = {f"{name}.test": [found] for name, found in REFUSED_ADDRESSES.items()}
     names["localhost"] = [["192.0.2.1"]]  # then http would leave this machine
     places = {name: f"{name}:{host.port}" for name in names}
-    settings: dict[str, Any] = {"NAMES": json.dumps(names), "FILE_HOSTS": ",".join(places.values())}
-    server = chat.elsewhere(named.shared(**settings))
+    listed = ",".join(places.values())
+    server = chat.elsewhere(named.shared(NAMES=json.dumps(names), FILE_HOSTS=listed))
     host.connections = 0
     for name, place in places.items():
         scheme = "http" if name == "localhost" else "https"
@@ -410,8 +416,9 @@ def test_the_connection_goes_to_the_address_that_was_checked(
         "rebinding.test": [["100::1"], ["127.0.0.1"]],
     }
     place, rebinding = f"localhost:{host.port}", f"rebinding.test:{host.port}"
-    settings: dict[str, Any] = {"NAMES": json.dumps(names), "FILE_HOSTS": f"{place},{rebinding}"}
-    server = chat.elsewhere(named.fresh(**settings, FETCH_SECONDS=2))
+    listed = f"{place},{rebinding}"
+    fresh = named.fresh(NAMES=json.dumps(names), FILE_HOSTS=listed, FETCH_SECONDS=2)
+    server = chat.elsewhere(fresh)
     assert say(server, "Look.", f"http://{place}/file").turn == 1
     assert [f"Host: {place}\r\n" in head for head in host.heads] == [True]
     assert server.server.log.count("looked up localhost") == 1
@@ -430,12 +437,9 @@ def test_a_certificate_is_checked(fleet: Fleet, chat: Chat, tmp_path: Path) -> N
     with file_host(context) as host:
         host.answers["/file"] = response(PHOTO)
         places = f"localhost:{host.port},{host.name}"
-        variables: dict[str, Any] = {
-            "SSL_CERT_FILE": bundle,
-            "NODE_EXTRA_CA_CERTS": bundle,
-            "FILE_HOSTS": places,
-        }
-        trusting = chat.elsewhere(fleet.fresh(**variables))
+        trusting = chat.elsewhere(
+            fleet.fresh(SSL_CERT_FILE=bundle, NODE_EXTRA_CA_CERTS=bundle, FILE_HOSTS=places)
+        )
         assert say(trusting, "Look.", f"https://localhost:{host.port}/file").turn == 1
         assert refused(say(trusting, "Look.", f"https://{host.name}/file"), FAILED)
         doubting = chat.elsewhere(fleet.fresh(FILE_HOSTS=places))
@@ -499,8 +503,7 @@ def test_other_answers_are_refused(listed: Chat, host: FileHost) -> None:
 
 
 def test_a_file_has_a_time_limit(named: Fleet, host: FileHost, chat: Chat) -> None:
-    settings: dict[str, Any] = {"FILE_HOSTS": host.name, "NAMES": "{}", "FETCH_SECONDS": 1}
-    hasty = chat.elsewhere(named.shared(**settings))
+    hasty = chat.elsewhere(named.shared(FILE_HOSTS=host.name, NAMES="{}", FETCH_SECONDS=1))
     host.answers["/file"] = response(PHOTO)
     head = b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"
     for slow in (host.stream(head, b"a", 0.05), host.stream(head[:-2], b"A: b\r\n", 0.05)):
@@ -517,8 +520,7 @@ def test_a_file_has_a_time_limit(named: Fleet, host: FileHost, chat: Chat) -> No
 def test_the_time_limit_of_the_turn_includes_the_file(
     fleet: Fleet, host: FileHost, chat: Chat
 ) -> None:
-    settings: dict[str, Any] = {"FILE_HOSTS": host.name, "TURN_TIMEOUT_SECONDS": 1}
-    hasty = chat.elsewhere(fleet.shared(**settings))
+    hasty = chat.elsewhere(fleet.shared(FILE_HOSTS=host.name, TURN_TIMEOUT_SECONDS=1))
     head = b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"
     host.left.clear()
     host.answers["/slow"] = host.stream(head, b"a", 0.05)

@@ -148,9 +148,9 @@ async def test_a_turn_has_a_limited_number_of_readers(max_readers: int) -> None:
 async def test_a_reader_that_needs_dropped_events_is_told_so() -> None:
     client = Client(Reply("x" * 600, "y" * 600), max_event_bytes=1024)
     turn = await begin(client)
-    client_left = await client.post({"follow": True}, session="s")
-    assert (client_left.status, client_left.error) == (409, "events_lost")
     assert "event: done" in await follow(client, f"{turn}.1")
+    response = await client.post({"follow": True}, session="s")
+    assert (response.status, response.error) == (409, "events_lost")
 
 
 async def test_events_expire() -> None:

@@ -21,6 +21,7 @@ import type { BackgroundSettings } from './settings.ts'
 const MODES = ['background', 'follow', 'stop'] as const
 const OTHER_FIELDS = ['prompt', 'replace_turn', 'fork', 'end_session']
 const SMALL_BODY = 4096 // bytes; MAX_TURNS does not limit reads of smaller bodies
+const PURGE_SECONDS = 1 // between two searches for expired recordings
 const SEND_SESSION = 'Send the session id in the session header.'
 const NOTHING = 'This session has no background turn, or it ended more than EVENT_SECONDS ago.'
 
@@ -56,6 +57,7 @@ export class Background extends Capability<BackgroundSettings> {
   /** The actors of the running requests. */
   readonly #running = new Map<Detached, string | null>()
   #runtime: Runtime | null = null
+  #purging: NodeJS.Timeout | undefined
 
   constructor(settings: BackgroundSettings, before: readonly Capability[], load: Modules) {
     super(settings, before, load)
@@ -64,6 +66,11 @@ export class Background extends Capability<BackgroundSettings> {
 
   override async open(runtime: Runtime): Promise<void> {
     this.#runtime = runtime
+    this.#purging = setInterval(() => this.#recordings.purge(), PURGE_SECONDS * 1000).unref()
+  }
+
+  override async close(): Promise<void> {
+    clearInterval(this.#purging)
   }
 
   override wrap(app: RequestListener): RequestListener {
@@ -268,6 +275,12 @@ export class Background extends Capability<BackgroundSettings> {
       throw new BackgroundError('turn_elsewhere', message)
     }
     const number = numberAfter(recording, eventId)
+    const hasReadAll = number > 1 && number > recording.last
+    if (hasReadAll && recording.state !== 'running') {
+      // So that an EventSource does not reconnect after the last event.
+      response.writeHead(204).end()
+      return
+    }
     checkReader(recording, number, this.settings.maxReaders)
     await stream(response, recording, number, STREAM_HEADERS, this.settings)
   }

@@ -123,7 +123,8 @@ export class Detached {
     this.#recording = new Recording(recorded, this.#maxBytes)
     this.#record('')
     this.recorded.resolve(this.#recording)
-    setTimeout(this.begun.resolve, MAX_WAIT).unref()
+    const late = setTimeout(this.begun.resolve, MAX_WAIT)
+    void this.begun.promise.then(() => clearTimeout(late))
   }
 
   /** Handle the beginning of a turn. */

@@ -18,7 +18,6 @@ export class Recordings {
       maxSize: ENDED * (maxEventBytes + OVERHEAD),
       sizeCalculation: ({ bytes }) => bytes + OVERHEAD,
       ttl: eventSeconds * 1000,
-      ttlAutopurge: true,
     })
   }
 
@@ -48,6 +47,11 @@ export class Recordings {
   has(sessionId: string): boolean {
     const recordings = [...this.#running, ...this.#ended.values()]
     return recordings.some((recording) => recording.sessionId === sessionId)
+  }
+
+  /** Drop the recordings that have expired. */
+  purge(): void {
+    this.#ended.purgeStale()
   }
 
   /** Drop the recordings of the ended turns of a session. */

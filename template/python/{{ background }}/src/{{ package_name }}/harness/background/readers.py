@@ -3,7 +3,7 @@
 import re
 from collections.abc import AsyncIterator
 
-from starlette.responses import JSONResponse, StreamingResponse
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from ..contract import NO_SNIFF, SESSION_HEADER, AgentError
@@ -59,10 +59,11 @@ class EventStream(StreamingResponse):
 
 async def follow(
     runtime: Runtime, recordings: Recordings, key: Key, last_id: object
-) -> EventStream:
+) -> Response:
     """Return the events of the newest turn of a session and actor.
 
-    `last_id` is the id of the last event that the client has received. Raises AgentError:
+    `last_id` is the id of the last event that the client has received. After the last event of an
+    ended turn, the status is 204, so that an EventSource does not reconnect. Raises AgentError:
     `not_found`, `session_forbidden`, `events_lost`, `turn_elsewhere`, or `rate_limited` if the turn
     has too many readers.
     """
@@ -78,6 +79,8 @@ async def follow(
     match = re.fullmatch(EVENT_ID, last_id) if isinstance(last_id, str) else None
     if match and match[1] == recording.turn_id:
         position = int(match[2])
+        if recording.is_ended and position >= recording.last:
+            return Response(status_code=204, headers={SESSION_HEADER: session_id})
     recording.read(position, 0)
     admit(recordings, recording)
     seconds = runtime.settings.keep_alive_seconds
