@@ -158,7 +158,7 @@ def agent(project: Path, slack: Slack, provider: Provider) -> Iterator[Agent]:
     is_bedrock = "AWS_REGION" in (project / ".env.example").read_text()
     model = (converse if is_bedrock else chat_completions)(provider.origin)
     own = {"SLACK_SIGNING_SECRET": SECRET, "API_TOKEN": "secret-of-the-api", "PORT": "0"}
-    process = forks.start(
+    process = subprocess.Popen(
         command,
         cwd=project,
         env={**clean_environment(), **model, **own},
@@ -168,12 +168,14 @@ def agent(project: Path, slack: Slack, provider: Provider) -> Iterator[Agent]:
     )
     try:
         assert process.stdout
+        log = []
         for line in process.stdout:
+            log.append(line)
             if "Listening on" in line:
                 yield Agent(process, int(re.findall(r"\d+", line)[-1]))
                 break
         else:
-            raise AssertionError("the server did not start")
+            raise AssertionError("".join(log))
     finally:
         process.kill()
         process.wait()
