@@ -94,6 +94,19 @@ export class Runtime implements RunningAgent {
     return undefined
   }
 
+  /** Return the output of the session's running turn, if a capability can read it. */
+  async follow(
+    sessionId: string,
+    actor: string | null,
+    signal: AbortSignal,
+  ): Promise<AsyncIterable<Chunk> | undefined> {
+    for (const capability of this.capabilities) {
+      const chunks = await capability.follow?.(sessionId, actor, signal)
+      if (chunks) return chunks
+    }
+    return undefined
+  }
+
   /** Return the tools of every turn; in a name conflict, the agent's own tool wins. */
   tools(): Tools {
     const tools = this.capabilities.flatMap((capability) => capability.tools?.() ?? [])

@@ -7,7 +7,7 @@ from typing import Any, Protocol, Self
 
 from starlette.types import ASGIApp
 
-from .contract import Change, Emit, Json, Turn, TurnRequest, TurnResult, discard
+from .contract import Change, Chunk, Emit, Json, Turn, TurnRequest, TurnResult, discard
 from .deadline import time_limit
 from .findings import Finding, diagnostic
 from .log import describe
@@ -121,6 +121,14 @@ class Capability(SessionHooks):
         self, result: TurnResult, request: TurnRequest, read: Callable[[str], str | None]
     ) -> TurnRequest | None:
         """Ask the user of `chat` for approvals; return the request that resumes the turn."""
+
+    async def follow(self, session_id: str, actor: str | None) -> AsyncIterator[Chunk] | None:
+        """Return the output of the session's running turn, for `chat --session`, or None.
+
+        The iterator raises AgentError if the turn fails. Closing the iterator does not stop the
+        turn.
+        """
+        return None
 
     def routes(self) -> Routes:
         """Return routes. Before a handler runs, the harness checks the request.

@@ -18,6 +18,7 @@ from .contract import (
     RUNNING,
     AgentError,
     Change,
+    Chunk,
     Emit,
     FileUrl,
     Json,
@@ -116,6 +117,13 @@ class Runtime:
         """Ask the user of `chat` for approvals; return the request that resumes the turn."""
         turns = (capability.ask(result, request, read) for capability in self.capabilities)
         return next(filter(None, turns), None)
+
+    async def follow(self, session_id: str, actor: str | None) -> AsyncIterator[Chunk] | None:
+        """Return the output of the session's running turn, if a capability can read it."""
+        for capability in self.overriding("follow"):
+            if chunks := await capability.follow(session_id, actor):
+                return chunks
+        return None
 
     def spawn(self, request: TurnRequest, *, emit: Emit = discard) -> asyncio.Task[TurnResult]:
         """Run a turn in a task: see `capability.Runtime`."""

@@ -20,7 +20,9 @@ const FAILURES = {
     'The process ended during the turn; send the request again with the same Idempotency-Key.',
   ],
 } as const
-const DONE = 'data: [DONE]\n\n' // the end of a stream of useChat
+
+/** The end of a stream of useChat. */
+export const DONE = 'data: [DONE]\n\n'
 
 /** The form of events: those of POST /invocations, or those of useChat. */
 export type Format = 'events' | 'chat'

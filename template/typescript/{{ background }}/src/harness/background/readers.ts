@@ -8,8 +8,9 @@ import { BackgroundError, toEvent } from './failures.ts'
 import type { Recording } from './recording.ts'
 import type { BackgroundSettings } from './settings.ts'
 
+/** The size of the events that a reader gets at once: a slow reader holds no more. */
+export const CHUNK_BYTES = 65_536
 const KEEP_ALIVE = ': keep-alive\n\n' // an SSE comment, sent because proxies close idle connections
-const CHUNK_BYTES = 65_536 // sent at once: a slow reader holds no more
 const LOST_NUMBER = 10 ** 15 - 1 // of `turn_lost`: the killed process may have sent unsaved events
 const EVENT_ID = /^([\w-]{16})\.(\d{1,15})$/ // turn id and number
 

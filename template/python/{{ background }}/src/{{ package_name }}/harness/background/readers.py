@@ -72,7 +72,7 @@ async def follow(
     has too many readers.
     """
     session_id, _ = key
-    recording = await find(runtime, recordings, key)
+    recording = await find(recordings, key)
     if recording is None:
         session = await runtime.sessions.read(*key)
         is_local = recordings.shared or isinstance(runtime.sessions.store, InProcess)
@@ -102,13 +102,13 @@ async def stop(runtime: Runtime, recordings: Recordings, key: Key) -> JSONRespon
     is_stopped = recordings.stop(key)
     if not is_stopped and recordings.shared:
         is_stopped = await recordings.shared.stop(key)
-    if not is_stopped and await find(runtime, recordings, key) is None:
+    if not is_stopped and await find(recordings, key) is None:
         await runtime.sessions.read(*key)
     body = {"session_id": session_id, "stopped": is_stopped}
     return JSONResponse(body, headers={**NO_SNIFF, SESSION_HEADER: session_id})
 
 
-async def find(runtime: Runtime, recordings: Recordings, key: Key) -> Recording | None:
+async def find(recordings: Recordings, key: Key) -> Recording | None:
     """Return the newest recording of a session and actor, of any replica.
 
     Raises AgentError `session_forbidden` if only another actor has turns in the session.
@@ -117,7 +117,7 @@ async def find(runtime: Runtime, recordings: Recordings, key: Key) -> Recording 
     if recordings.shared is None or (recording and not recording.is_ended):
         return recording
     try:
-        return await recordings.shared.newest(key, runtime.turns) or recording
+        return await recordings.shared.newest(key) or recording
     except AgentError as error:
         if recording is None or error.type == "session_forbidden":
             raise

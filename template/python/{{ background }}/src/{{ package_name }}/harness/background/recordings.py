@@ -10,7 +10,6 @@ from typing import Literal, Protocol
 
 from ..contract import ERRORS, AgentError
 from ..http.server import Events
-from ..sessions.running_turns import Turns
 from .settings import BackgroundSettings
 
 ERRORS["events_lost"] = (
@@ -150,7 +149,7 @@ class Shared(Protocol):
         Sets `published` after the first copy.
         """
 
-    async def newest(self, key: Key, turns: Turns) -> Recording | None:
+    async def newest(self, key: Key) -> Recording | None:
         """Return the newest recording of a session and actor in all replicas, or None.
 
         Its readers are disconnected when this process drains. Raises AgentError:

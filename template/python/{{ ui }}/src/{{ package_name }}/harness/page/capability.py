@@ -29,7 +29,7 @@ POLICY = (
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
-STREAM = "GET /api/chat/{id}/stream"  # resumes a turn
+STOP = "DELETE /api/chat/{id}/stream"  # of turns that continue after their page has left
 HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
@@ -101,6 +101,6 @@ async def _describe_agent(_: Request, runtime: Runtime) -> Response:
     body = {
         "model": runtime.settings.model,
         "tools": [name for name in names if name],
-        "resumes": any(STREAM in capability.routes() for capability in runtime.capabilities),
+        "resumes": any(STOP in capability.routes() for capability in runtime.capabilities),
     }
     return JSONResponse(body, headers=HEADERS)

@@ -3,13 +3,14 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 
 import { Capability } from '../capability.ts'
-import { AgentError } from '../contract.ts'
+import { AgentError, type Chunk } from '../contract.ts'
 import { log, logUnexpected } from '../log.ts'
 import type { Modules, Runtime } from '../modules.ts'
 import { StoreUnavailable } from '../store/base.ts'
 import { Store } from '../store/capability.ts'
 import { ValkeyStore } from '../store/valkey.ts'
 import { Background, type SharedRecordings as Shared } from './capability.ts'
+import { readChunks } from './chunks.ts'
 import { BackgroundError, type Format, toEvent } from './failures.ts'
 import { type Recorded, Recording } from './recording.ts'
 import type { BackgroundSettings } from './settings.ts'
@@ -132,6 +133,15 @@ export class SharedRecordings extends Capability<BackgroundSettings> implements 
     await Promise.race([written, sleep(CLOSE_SECONDS * 1000, null, { ref: false })])
     this.#closing.abort()
     await this.#connected?.close()
+  }
+
+  override async follow(
+    sessionId: string,
+    actor: string | null,
+    signal: AbortSignal,
+  ): Promise<AsyncIterable<Chunk> | undefined> {
+    const recording = this.#connected ? await this.find(sessionId, actor) : undefined
+    return recording?.state === 'running' ? readChunks(recording, signal) : undefined
   }
 
   async publish(recording: Recording): Promise<void> {

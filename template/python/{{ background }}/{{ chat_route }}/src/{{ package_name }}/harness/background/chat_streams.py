@@ -35,7 +35,7 @@ class ChatStreams(Capability):
 
     async def _resume(self, request: Request, runtime: Runtime) -> Response:
         key = _read_key(request, runtime)
-        recording = await find(runtime, self._recordings, key)
+        recording = await find(self._recordings, key)
         if recording is None:
             await runtime.sessions.read(*key)  # another actor's session is an error
         is_chat = recording and recording.format == "chat" and recording.first == 1

@@ -3,18 +3,20 @@
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from functools import cached_property
 from typing import Any, cast
 
 from ..capability import Capability, Runtime
-from ..contract import AgentError
+from ..contract import AgentError, Chunk
 from ..modules import LoadModules
+from ..runtime import Runtime as RunningAgent
 from ..sessions.running_turns import Turns
 from ..store.base import StoreUnavailable
 from ..store.capability import Store
 from ..store.valkey import ValkeyStore
 from .capability import Background
+from .chunks import read_chunks
 from .recordings import BackgroundTurn, Format, Key, Recording, format_error
 from .settings import BackgroundSettings
 
@@ -97,6 +99,7 @@ class SharedRecordings(Capability):
     """Keeps the events of background turns in Valkey, if it is configured."""
 
     settings: BackgroundSettings
+    _turns: Turns
 
     def __init__(
         self, settings: BackgroundSettings, before: Sequence[Capability], load: LoadModules
@@ -119,7 +122,12 @@ class SharedRecordings(Capability):
 
     async def open(self, runtime: Runtime) -> None:
         if self.store:
+            self._turns = cast(RunningAgent, runtime).turns
             self._recordings.shared = self
+
+    async def follow(self, session_id: str, actor: str | None) -> AsyncIterator[Chunk] | None:
+        recording = await self.newest((session_id, actor)) if self.store else None
+        return None if recording is None or recording.is_ended else read_chunks(recording)
 
     async def close(self) -> None:
         for reader in self._readers:
@@ -136,7 +144,7 @@ class SharedRecordings(Capability):
         self._written[writer] = key[0], turn.recording
         writer.add_done_callback(self._written.pop)
 
-    async def newest(self, key: Key, turns: Turns) -> Recording | None:
+    async def newest(self, key: Key) -> Recording | None:
         found = await self._find(key)
         if found is None:
             return None
@@ -144,13 +152,13 @@ class SharedRecordings(Capability):
         local = self._recordings.find(key)
         if local and local.turn_id == turn_id:
             return local
-        if turns.is_draining:
+        if self._turns.is_draining:
             raise AgentError("draining")
         copy = self._copies.get(turn_id)
         if copy is None:
             copy = _Copy(Recording(turn_id, format, self.settings.max_event_bytes))
             self._copies[turn_id] = copy
-            self._run(self._read(key[0], copy, turns), self._readers)
+            self._run(self._read(key[0], copy), self._readers)
         await copy.loaded.wait()
         if copy.failure:
             raise copy.failure
@@ -230,7 +238,7 @@ class SharedRecordings(Capability):
                 await recording.wait(RENEWAL_SECONDS)
             await asyncio.sleep(BATCH_SECONDS)
 
-    async def _read(self, session_id: str, copy: "_Copy", turns: Turns) -> None:
+    async def _read(self, session_id: str, copy: "_Copy") -> None:
         """Copy the events of another replica's turn while it has readers."""
         recording = copy.recording
         keys = self._keys(session_id, f"events:{recording.turn_id}", f"lease:{recording.turn_id}")
@@ -253,7 +261,7 @@ class SharedRecordings(Capability):
                 if len(events) == PAGE:
                     continue
                 copy.loaded.set()
-                if turns.is_draining:
+                if self._turns.is_draining:
                     return
                 if now - leased_at > LOST_SECONDS:
                     await self._lose(keys, copy)
