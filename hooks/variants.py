@@ -11,6 +11,7 @@ EXTRAS = (
     "mcp",
     "auth",
     "approval",
+    "effects",
     "compaction",
     "fallback",
     "evals",

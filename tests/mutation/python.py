@@ -52,8 +52,8 @@ FAULTS = [
     Fault(
         "the lock of a session is never removed",
         SESSIONS,
-        "del self._turns[session_id], self._locks[session_id]",
-        "del self._turns[session_id]",
+        "del self._users[session_id], self._locks[session_id]",
+        "del self._users[session_id]",
     ),
     Fault("every session is kept", STORE, "if len(self) > self._capacity:", "if False:"),
     Fault("the oldest session goes first", STORE, "self.popitem()", "self.pop(max(self))"),

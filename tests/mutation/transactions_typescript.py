@@ -39,8 +39,7 @@ FAULTS = [
         "    if (turn.request.replaces !== null && this.snapshot) {\n"
         "      const { data, turns } = stage\n"
         "      const last = { ...stage.lastTurn(turns), key: null, turn: turn.number - 1 }\n"
-        "      await this.save({ ...this.snapshot, data }, last, this.stored)\n"
-        "      stage.stored = await this.sessions.store.load(this.id)\n"
+        "      await this.claim({ ...this.snapshot, data }, last)\n"
         "    }\n"
         "    turn.hasBegun = true\n",
     ),
@@ -135,10 +134,10 @@ FAULTS = [
     Fault(
         "a turn that waits takes the place of the one that it replaces",
         APPROVAL,
-        "  await session.save(before, record, stage.stored)\n",
+        "  await session.save(before, record)\n",
         "  before.data = { ...stage.data, messages: stage.data.messages.slice(0, stage.at) }\n"
         "  Object.assign(record, { turns: stage.turns, turn: turn.number - 1 })\n"
-        "  await session.save(before, record, stage.stored)\n",
+        "  await session.save(before, record)\n",
     ),
 ]
 

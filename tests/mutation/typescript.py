@@ -22,7 +22,7 @@ FAULTS = [
     Fault(
         "two turns of a session run at once",
         SESSIONS,
-        "race([earlierTurns, abort",
+        "race([earlier, abort",
         "race([0, abort",
     ),
     Fault("a replay emits nothing", SESSIONS, "      turn.reply = last.reply\n", ""),
@@ -35,13 +35,13 @@ FAULTS = [
     Fault(
         "who gave up waiting keeps the place",
         SESSIONS,
-        "      queue.turns--\n",
-        "      if (!signal.aborted) queue.turns--\n",
+        "taking.finally(() => queue.turns--)",
+        "taking.finally(() => signal.aborted || queue.turns--)",
     ),
     Fault(
         "who gives up waiting lets the next one in",
         SESSIONS,
-        "Promise.all([earlierTurns, end])",
+        "Promise.all([earlier, end])",
         "end",
     ),
     Fault(

@@ -37,6 +37,7 @@ BELOW = {
     "tracing": {"core"},
     "mcp_servers": {"core"},
     "approval": {"core"},
+    "effects": {"core", "collections", "store"},
     "auth": {"core", "store"},
     "compaction": {"core"},
     "fallback": {"core"},

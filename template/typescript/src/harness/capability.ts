@@ -9,8 +9,8 @@ import { describe } from './log.ts'
 import type { LanguageModel } from './echo_model.ts'
 import type { Modules, Options, Read, Routes, Runtime } from './modules.ts'
 import type { SessionStore } from './sessions/session_store.ts'
-import type { Session, SessionHooks, Stage } from './sessions/sessions.ts'
-import type { FrameworkSnapshot, WaitingTurn } from './sessions/sessions.ts'
+import type { FrameworkSnapshot, LastTurn, Records, Session } from './sessions/sessions.ts'
+import type { SessionHooks, Stage, WaitingTurn } from './sessions/sessions.ts'
 import type { CoreSettings } from './settings.ts'
 import type { NamedTool } from './tools.ts'
 
@@ -64,6 +64,10 @@ export class Capability<S extends CoreSettings = CoreSettings> implements Sessio
   sessionStore?(): SessionStore | undefined
   /** Begin a turn in a custom way, or answer it without a model. */
   beginTurn?(session: Session, turn: Turn): Promise<Stage | TurnResult | undefined>
+  /** Handle the begin of a turn that a model answers; `stage.data` may change. */
+  turnBegun?(stage: Stage): Promise<void>
+  /** Replace records in `last.records` before a save: see SessionHooks. Not async. */
+  beforeSave?(session: Session, last: LastTurn & { records: Records }, turn?: Turn): void
   /** Store a turn that waits for approvals. */
   holdTurn?(stage: Stage, snapshot: FrameworkSnapshot): Promise<TurnResult | undefined>
   /** Return the waiting turn of a session. */

@@ -27,9 +27,15 @@ export interface SessionStore {
   /**
    * Save if the stored revision is `expected` (null: no snapshot), then call `saved`.
    *
-   * Otherwise throw and change nothing. An abort does not interrupt a save.
+   * Return the new revision. With another stored revision, throw and change nothing. An abort does
+   * not interrupt a save.
    */
-  save(id: string, snapshot: string, expected: string | null, saved: () => void): Promise<void>
+  save(
+    id: string,
+    snapshot: string,
+    expected: string | null,
+    saved: () => void,
+  ): Promise<string | null>
 
   /** Delete a session; ignore an unknown id. */
   end(sessionId: string): Promise<void>
@@ -59,9 +65,10 @@ export class InProcess implements SessionStore {
     return this.entries.get(sessionId) ?? null
   }
 
-  async save(id: string, snapshot: string, _: string | null, saved: () => void): Promise<void> {
+  async save(id: string, snapshot: string, _: string | null, saved: () => void): Promise<null> {
     this.entries.set(id, { revision: null, snapshot })
     saved()
+    return null
   }
 
   async end(sessionId: string): Promise<void> {

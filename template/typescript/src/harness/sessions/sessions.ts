@@ -10,6 +10,13 @@ import { abortOf, mustPause, pause } from '../deadline.ts'
 import type { SessionStore, Stored } from './session_store.ts'
 import type { CoreSettings } from '../settings.ts'
 
+/**
+ * Data of capabilities beside the messages, by capability: JSON objects.
+ *
+ * `open`, a number in a capability's object, counts the work that the agent still has to do.
+ */
+export type Records = Record<string, object>
+
 /** Where a turn starts in the messages of its session. */
 export interface TurnStart {
   /** The index of the turn's first message. */
@@ -41,6 +48,8 @@ export interface LastTurn {
    */
   ownerless?: boolean
   fork?: Fork | undefined
+  /** A fork starts without records. */
+  records?: Records
   /** Whether the store has lost all earlier turns. */
   restarted?: boolean
   /** Whether the store has lost the latest turns. */
@@ -109,6 +118,15 @@ export interface WaitingTurn {
 export interface SessionHooks {
   /** Begin a turn in a custom way, or answer it without a model. */
   beginTurn?(session: Session, turn: Turn): Promise<Stage | TurnResult | undefined>
+  /** Handle the begin of a turn that a model answers; `stage.data` may change. */
+  turnBegun?(stage: Stage): Promise<void>
+  /**
+   * Replace records in `last.records` before a save. Not async.
+   *
+   * `turn` is the turn that the save commits, if any. If another process saved records first, the
+   * method is called again with its records.
+   */
+  beforeSave?(session: Session, last: LastTurn & { records: Records }, turn?: Turn): void
   /** Store a turn that waits for approvals. */
   holdTurn?(stage: Stage, snapshot: FrameworkSnapshot): Promise<TurnResult | undefined>
   /** Return the waiting turn of a session. */
@@ -134,13 +152,17 @@ export class Session {
   readonly sessions: Sessions
   readonly id: string
   readonly actor: string | null
-  readonly stored: Stored | null
+  /** The stored snapshot. */
+  stored: Stored | null
+  /** The stored records. */
+  records: Records
   readonly snapshot: Snapshot | null
   readonly last: LastTurn | null
   readonly number: number
   readonly data: Data
   readonly turns: readonly TurnStart[]
   readonly fork: Fork | undefined
+  #saving: Promise<unknown> = Promise.resolve()
 
   constructor(
     sessions: Sessions,
@@ -154,6 +176,7 @@ export class Session {
     this.stored = stored
     this.snapshot = snapshot
     this.last = snapshot?.app_data ?? null
+    this.records = this.last?.records ?? {}
     if (this.last && this.last.actor !== actor && !this.last.ownerless) {
       throw new AgentError('session_forbidden')
     }
@@ -179,6 +202,14 @@ export class Session {
    * `session_too_large`.
    */
   async begin(turn: Turn): Promise<Stage | TurnResult> {
+    const stage = await this.#begin(turn)
+    if (stage instanceof Stage) {
+      for (const hooks of this.sessions.hooks) await hooks.turnBegun?.(stage)
+    }
+    return stage
+  }
+
+  async #begin(turn: Turn): Promise<Stage | TurnResult> {
     for (const hooks of this.sessions.hooks) {
       const stage = await hooks.beginTurn?.(this, turn)
       if (stage) return stage
@@ -263,35 +294,115 @@ export class Session {
   }
 
   /**
-   * Save the snapshot, call `saved`, and return the JSON.
+   * Save the snapshot and call `saved`. `turn` is the turn that the save commits.
    *
    * If it is too large, drop the oldest turns first. Messages before the turns, such as a summary,
-   * stay if they fit. `expected` is the stored snapshot.
+   * stay if they fit.
    */
-  async save(
+  save(
     snapshot: FrameworkSnapshot,
     last: LastTurn,
-    expected: Stored | null,
     saved: () => void = () => {},
-  ): Promise<string> {
-    const { store } = this.sessions
+    turn?: Turn,
+  ): Promise<void> {
+    return this.#afterSaves(() => this.#save(snapshot, last, saved, turn))
+  }
+
+  /** Save only the records, as `beforeSave` of the capabilities changes them. */
+  saveRecords(): Promise<void> {
+    return this.#afterSaves(() => {
+      const text = this.stored?.snapshot
+      const { app_data: last, ...snapshot } = text ? (JSON.parse(text) as Snapshot) : this.#empty()
+      return this.#save(snapshot, last, () => {})
+    })
+  }
+
+  /** Save the snapshot and return it as stored, or null if the store has lost it. */
+  async claim(snapshot: FrameworkSnapshot, last: LastTurn): Promise<Snapshot | null> {
+    await this.save(snapshot, last)
+    const claimed = await this.sessions.store.load(this.id)
+    if (!claimed?.snapshot) return null
+    const stored = JSON.parse(claimed.snapshot) as Snapshot
+    this.stored = { ...claimed, isRolledBack: this.#isRolledBack }
+    this.records = stored.app_data.records ?? {}
+    return stored
+  }
+
+  get #isRolledBack(): boolean {
+    return this.stored?.isRolledBack ?? false
+  }
+
+  /** Run a save after the earlier saves of this session. */
+  #afterSaves(save: () => Promise<void>): Promise<void> {
+    const saving = this.#saving.then(save)
+    this.#saving = saving.catch(() => {})
+    return saving
+  }
+
+  async #save(
+    snapshot: FrameworkSnapshot,
+    last: LastTurn,
+    saved: () => void,
+    turn?: Turn,
+  ): Promise<void> {
+    for (;;) {
+      const next = { ...last, records: { ...this.records } }
+      for (const hooks of this.sessions.hooks) hooks.beforeSave?.(this, next, turn)
+      const { records, ...fields } = next
+      const hasRecords = Object.keys(records).length > 0
+      const committed = this.#serialize(snapshot, hasRecords ? next : fields)
+      const expected = this.stored?.revision ?? null
+      try {
+        const revision = await this.sessions.store.save(this.id, committed, expected, saved)
+        this.stored = { revision, snapshot: committed, isRolledBack: this.#isRolledBack }
+        this.records = records
+        return
+      } catch (error) {
+        const isConflict = error instanceof AgentError && error.type === 'session_conflict'
+        if (!isConflict || !(await this.#loadRecords())) throw error
+      }
+    }
+  }
+
+  #serialize(snapshot: FrameworkSnapshot, last: LastTurn): string {
     let committed = serialize({ ...snapshot, app_data: last })
-    const excess = Buffer.byteLength(committed) - store.maxBytes
+    const excess = Buffer.byteLength(committed) - this.sessions.store.maxBytes
     if (excess > 0) {
       const data = { ...snapshot.data }
-      last.turns = drop(data, last.turns, excess)
-      committed = serialize({ ...snapshot, data, app_data: last })
+      const turns = drop(data, last.turns, excess)
+      committed = serialize({ ...snapshot, data, app_data: { ...last, turns } })
     }
     this.checkSize(committed)
-    await store.save(this.id, committed, expected?.revision ?? null, saved)
     return committed
+  }
+
+  /** Load the records that another process saved; return false if it saved more than that. */
+  async #loadRecords(): Promise<boolean> {
+    const stored = await this.sessions.store.load(this.id).catch(() => null)
+    if (!stored?.snapshot || !this.stored?.snapshot) return false
+    const latest = JSON.parse(stored.snapshot) as Snapshot
+    const known = JSON.parse(this.stored.snapshot) as Snapshot
+    const records = latest.app_data.records ?? {}
+    delete latest.app_data.records
+    delete known.app_data.records
+    if (!isDeepStrictEqual(latest, known)) return false
+    this.stored = { ...stored, isRolledBack: this.#isRolledBack }
+    this.records = records
+    return true
+  }
+
+  /** Return the snapshot of a new session, without turns. */
+  #empty(): Snapshot {
+    const head = { scope: 'agent', schema_version: '1.0', created_at: '' }
+    const last: LastTurn = { actor: this.actor, turn: 0, key: null, reply: '', turns: [] }
+    return withCurrentTime({ ...head, data: { messages: [] }, app_data: last })
   }
 
   /** Delete the last turn and return its number. Throws AgentError if the session has no turns. */
   async takeBack(): Promise<number> {
     const { data, turn, turns, fork } = this.historyBefore(this.find(0))
     const last: LastTurn = { actor: this.actor, turn, key: null, reply: '', turns, fork }
-    if (turn > 0) await this.save(withCurrentTime({ ...this.snapshot!, data }), last, this.stored)
+    if (turn > 0) await this.save(withCurrentTime({ ...this.snapshot!, data }), last)
     else await this.end()
     return this.number
   }
@@ -323,8 +434,6 @@ export class Stage {
   at: number
   /** The key of the prompt. */
   key: string | null
-  /** The stored snapshot. */
-  stored: Stored | null
   /** The approvals of a resumed turn, in the framework's format. */
   answers: unknown = undefined
   /** The files of a prompt that runs again, in the framework's format. */
@@ -340,9 +449,8 @@ export class Stage {
     this.turns = turns
     this.at = data.messages.length
     this.key = turn.key
-    this.stored = session.stored
-    if (this.stored && !session.last) this.marks.add('restarted')
-    if (this.stored?.isRolledBack) this.marks.add('rolled_back')
+    if (session.stored && !session.last) this.marks.add('restarted')
+    if (session.stored?.isRolledBack) this.marks.add('rolled_back')
     this.#fork = fork
     this.#other = withoutMessages(data)
   }
@@ -430,7 +538,7 @@ export class Stage {
     const start: TurnStart = { at: this.at, key: this.key }
     if (!isSame) start.other = this.#other
     const last = this.lastTurn([...this.turns, start])
-    await session.save(snapshot, last, this.stored, saved)
+    await session.save(snapshot, last, saved, turn)
     return turn.result('committed', [...this.marks])
   }
 
@@ -454,13 +562,21 @@ export class Stage {
   }
 }
 
+/** The users of a session: its running and queued turns, and work of capabilities. */
+interface Queue {
+  turns: number
+  users: number
+  /** Settles when the last of them has left. */
+  last: Promise<unknown>
+}
+
 /** The sessions of this process. */
 export class Sessions {
   readonly settings: CoreSettings
   readonly store: SessionStore
   readonly hooks: readonly SessionHooks[]
-  /** By session: the number of running and queued turns, and the end of the last. */
-  readonly queues = new Map<string, { turns: number; last: Promise<unknown> }>()
+  /** The queue of each session that is in use. */
+  readonly queues = new Map<string, Queue>()
   /** The latest load by session. */
   readonly #loads = new Map<string, Promise<LoadResult>>()
 
@@ -487,24 +603,56 @@ export class Sessions {
     // Other actors get no place in the queue.
     if (loaded) new Session(this, sessionId, actor, loaded)
     signal.throwIfAborted()
-    const queue = this.queues.get(sessionId) ?? { turns: 0, last: Promise.resolve() }
+    const queue = this.#queueOf(sessionId)
     if (queue.turns > this.settings.sessionQueue) throw new AgentError('session_busy')
-    this.queues.set(sessionId, queue)
     queue.turns++
-    const { promise: end, resolve: leave } = Promise.withResolvers<void>()
-    const earlierTurns = queue.last
-    queue.last = Promise.all([earlierTurns, end])
-    try {
-      await Promise.race([earlierTurns, abortOf(signal)])
+    const taking = this.#inTurn(sessionId, queue, signal, async () => {
       const load = this.#load(sessionId)
       this.#loads.set(sessionId, load)
       const session = new Session(this, sessionId, actor, await load)
       signal.throwIfAborted()
       return await use(session)
+    })
+    return taking.finally(() => queue.turns--)
+  }
+
+  /**
+   * Wait for earlier turns, then load a session for a capability's work outside a turn.
+   *
+   * This needs no actor, and no place in the queue of turns. Throws AgentError of the store.
+   */
+  async openForWork<T>(sessionId: string, use: (session: Session) => Promise<T>): Promise<T> {
+    const { signal } = new AbortController()
+    return this.#inTurn(sessionId, this.#queueOf(sessionId), signal, async () => {
+      const loaded = await this.#load(sessionId)
+      const actor = loaded[1]?.app_data.actor ?? null
+      return await use(new Session(this, sessionId, actor, loaded))
+    })
+  }
+
+  #queueOf(sessionId: string): Queue {
+    return this.queues.get(sessionId) ?? { turns: 0, users: 0, last: Promise.resolve() }
+  }
+
+  /** Wait for the earlier users of a session, then use it. An abort ends the wait. */
+  async #inTurn<T>(
+    sessionId: string,
+    queue: Queue,
+    signal: AbortSignal,
+    use: () => Promise<T>,
+  ): Promise<T> {
+    this.queues.set(sessionId, queue)
+    queue.users++
+    const { promise: end, resolve: leave } = Promise.withResolvers<void>()
+    const earlier = queue.last
+    queue.last = Promise.all([earlier, end])
+    try {
+      await Promise.race([earlier, abortOf(signal)])
+      return await use()
     } finally {
       leave()
-      queue.turns--
-      if (queue.turns === 0) {
+      queue.users--
+      if (queue.users === 0) {
         this.queues.delete(sessionId)
         this.#loads.delete(sessionId)
       }
@@ -533,7 +681,7 @@ export class Sessions {
       if (key !== null && copy.fork?.key === key) return // created during the wait
       const message = `The session ${fork} already exists: choose another id.`
       if (copy.last) throw new AgentError('session_conflict', message)
-      await copy.save(...excerpt, copy.stored)
+      await copy.save(...excerpt)
     })
   }
 

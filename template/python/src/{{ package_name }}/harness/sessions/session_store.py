@@ -35,11 +35,12 @@ class SessionStore(Protocol):
 
     async def save(
         self, session_id: str, snapshot: bytes, expected: str | None, saved: Callable[[], None]
-    ) -> None:
+    ) -> str | None:
         """Save if the stored revision is `expected` (None: no snapshot), then call `saved`.
 
-        Otherwise raise and change nothing. Cancellation does not interrupt a save. If the store's
-        reply is lost, `save` raises, and the `load` that finds the snapshot calls `saved`.
+        Return the new revision. With another stored revision, raise and change nothing.
+        Cancellation does not interrupt a save. If the store's reply is lost, `save` raises, and the
+        `load` that finds the snapshot calls `saved`.
         """
 
     async def end(self, session_id: str) -> None:
@@ -86,9 +87,10 @@ class InProcess:
 
     async def save(
         self, session_id: str, snapshot: bytes, expected: str | None, saved: Callable[[], None]
-    ) -> None:
+    ) -> str | None:
         self._entries.put(session_id, Stored(None, snapshot))
         saved()
+        return None
 
     async def end(self, session_id: str) -> None:
         self._entries.pop(session_id, None)

@@ -30,6 +30,12 @@ from .session_store import SessionStore, Stored
 Data = dict[str, Any]  # in the framework's format
 Message = dict[str, Any]  # in the framework's format
 
+Records = dict[str, Any]
+"""Data of capabilities beside the messages, by capability: JSON objects.
+
+`open`, a number in a capability's object, counts the work that the agent still has to do.
+"""
+
 Snapshot = dict[str, Any]
 """A committed session: {"scope", "schema_version", "created_at", "data", "app_data"}.
 
@@ -67,6 +73,7 @@ class LastTurn(Marks):
     # Another program wrote the session and named no actor: the actor of the next turn owns it.
     ownerless: NotRequired[bool]
     fork: NotRequired[Fork]
+    records: NotRequired[Records]  # a fork starts without records
 
 
 @dataclass(frozen=True)
@@ -126,6 +133,16 @@ class SessionHooks:
     async def begin_turn(self, session: "Session", turn: Turn) -> "Stage | TurnResult | None":
         """Begin a turn in a custom way, or answer it without a model."""
 
+    async def turn_begun(self, stage: "Stage") -> None:
+        """Handle the begin of a turn that a model answers; `stage.history` may change."""
+
+    def before_save(self, session: "Session", last: LastTurn, turn: Turn | None) -> None:
+        """Replace records in `last["records"]` before a save. Not async.
+
+        `turn` is the turn that the save commits, or None. If another process saved records first,
+        the method is called again with its records.
+        """
+
     async def hold_turn(self, stage: "Stage", snapshot: Snapshot) -> TurnResult | None:
         """Store a turn that waits for approvals."""
 
@@ -156,7 +173,10 @@ class Session:
         self.actor = actor
         self.sessions = sessions
         self._stored, self.snapshot = loaded
+        self._saving = asyncio.Lock()
         self.last: LastTurn | None = self.snapshot["app_data"] if self.snapshot else None
+        self.records: Records = self.last.get("records", {}) if self.last else {}
+        self.is_lost = self._stored is not None and not self.last
         if self.last and self.last["actor"] != actor and not self.last.get("ownerless"):
             raise AgentError("session_forbidden")
         self.number = self.last["turn"] if self.last else 0
@@ -164,11 +184,6 @@ class Session:
         turns = self.last.get("turns") if self.last else []
         self.turns = find_turns(self.data) if turns is None else turns
         self.fork = self.last.get("fork") if self.last else None
-
-    @property
-    def is_new(self) -> bool:
-        """Whether the session has never been stored."""
-        return self._stored is None
 
     @property
     def is_rolled_back(self) -> bool:
@@ -187,6 +202,13 @@ class Session:
         Raises AgentError: `invalid_request` if the turn to replace does not exist, or
         `session_too_large`.
         """
+        stage = await self._begin(turn)
+        if isinstance(stage, Stage):
+            for hooks in self.sessions.hooks:
+                await hooks.turn_begun(stage)
+        return stage
+
+    async def _begin(self, turn: Turn) -> "Stage | TurnResult":
         for hooks in self.sessions.hooks:
             if stage := await hooks.begin_turn(self, turn):
                 return stage
@@ -254,9 +276,48 @@ class Session:
             raise AgentError("session_too_large", detail=f"{size} bytes")
 
     async def save(
-        self, snapshot: Snapshot, last: LastTurn, saved: Callable[[], None] = lambda: None
+        self,
+        snapshot: Snapshot,
+        last: LastTurn,
+        saved: Callable[[], None] = lambda: None,
+        turn: Turn | None = None,
     ) -> None:
-        """Save the snapshot and call `saved`. If it is too large, drop the oldest turns first."""
+        """Save the snapshot and call `saved`. If it is too large, drop the oldest turns first.
+
+        `turn` is the turn that the save commits.
+        """
+        async with self._saving:
+            await self._save(snapshot, last, saved, turn)
+
+    async def save_records(self) -> None:
+        """Save only the records, as `before_save` of the capabilities returns them."""
+        async with self._saving:
+            stored = self._stored.snapshot if self._stored else b""
+            snapshot = json.loads(stored) if stored else Excerpt(self, 0).empty()
+            await self._save(snapshot, snapshot["app_data"], lambda: None, None)
+
+    async def _save(
+        self, snapshot: Snapshot, last: LastTurn, saved: Callable[[], None], turn: Turn | None
+    ) -> None:
+        while True:
+            next_last = cast(LastTurn, {**last, "records": {**self.records}})
+            for hooks in self.sessions.hooks:
+                hooks.before_save(self, next_last, turn)
+            if not next_last["records"]:
+                del next_last["records"]
+            serialized = self._serialize(snapshot, next_last)
+            expected = self._stored.revision if self._stored else None
+            try:
+                revision = await self.sessions.store.save(self.id, serialized, expected, saved)
+            except AgentError as error:
+                if error.type != "session_conflict" or not await self._load_records():
+                    raise
+            else:
+                self._stored = Stored(revision, serialized, self.is_rolled_back)
+                self.records = next_last.get("records", {})
+                return
+
+    def _serialize(self, snapshot: Snapshot, last: LastTurn) -> bytes:
         serialized = serialize(snapshot | {"app_data": last})
         excess = len(serialized) - self.sessions.store.max_bytes
         if excess > 0:
@@ -264,8 +325,25 @@ class Session:
             last["turns"] = _drop_excess(data, last["turns"], excess)
             serialized = serialize(snapshot | {"data": data, "app_data": last})
         self.check_size(len(serialized))
-        expected = self._stored.revision if self._stored else None
-        await self.sessions.store.save(self.id, serialized, expected, saved)
+        return serialized
+
+    async def _load_records(self) -> bool:
+        """Load the records that another process saved; return False if it saved more than that."""
+        try:
+            stored = await self.sessions.store.load(self.id)
+        except AgentError:
+            return False
+        if not stored or not stored.snapshot or not self._stored or not self._stored.snapshot:
+            return False
+        latest = json.loads(stored.snapshot)
+        known = json.loads(self._stored.snapshot)
+        records = latest["app_data"].pop("records", {})
+        known["app_data"].pop("records", None)
+        if latest != known:
+            return False
+        self._stored = replace(stored, is_rolled_back=self.is_rolled_back)
+        self.records = records
+        return True
 
     async def claim(self, snapshot: Snapshot, last: LastTurn) -> Snapshot | None:
         """Save the snapshot and return it as stored, or None if the store has lost it.
@@ -278,6 +356,7 @@ class Session:
             return None
         self._stored = replace(claimed, is_rolled_back=self.is_rolled_back)
         stored: Snapshot = json.loads(claimed.snapshot)
+        self.records = stored["app_data"].get("records", {})
         return stored
 
     async def take_back(self) -> int:
@@ -335,6 +414,11 @@ class Excerpt:
         if self.fork:
             last["fork"] = self.fork
         return last
+
+    def empty(self) -> Snapshot:
+        """Return the snapshot of a new session, without turns."""
+        head = {"scope": "agent", "schema_version": "1.0"}
+        return {**self.snapshot(), **head, "app_data": self.last_turn()}
 
 
 class Stage(Excerpt):
@@ -430,14 +514,14 @@ class Stage(Excerpt):
         start = TurnStart(at=self.at, key=self.key)
         if self.other != without_messages(snapshot["data"]):
             start["other"] = self.other
-        if not session.is_new and not session.last:  # the store has lost the session
+        if session.is_lost:
             self.marks["restarted"] = True
         if session.is_rolled_back:
             self.marks["rolled_back"] = True
         last = LastTurn(**self.last_turn(turn.key, turn.reply), **self.marks)
         last["turn"] = turn.number
         last["turns"].append(start)
-        await session.save(snapshot, last, saved)
+        await session.save(snapshot, last, saved, turn)
         return turn.end("committed", self.marks)
 
     async def _hold(self, snapshot: Snapshot) -> TurnResult:
@@ -462,6 +546,7 @@ class Sessions:
         self._locks: dict[str, asyncio.Lock] = {}
         self._loads: dict[str, asyncio.Task[LoadResult]] = {}  # the latest load by session
         self._turns: Counter[str] = Counter()  # running or queued
+        self._users: Counter[str] = Counter()  # of a lock
 
     @property
     def replaces_dropped(self) -> bool:
@@ -487,14 +572,36 @@ class Sessions:
             raise AgentError("session_busy")
         self._turns[session_id] += 1
         try:
-            async with self._locks.setdefault(session_id, asyncio.Lock()):
+            async with self._lock(session_id):
                 load = asyncio.create_task(self._load(session_id))
                 self._loads[session_id] = load
                 yield Session(self, session_id, actor, await load)
         finally:
             self._turns[session_id] -= 1
             if not self._turns[session_id]:
-                del self._turns[session_id], self._locks[session_id]
+                del self._turns[session_id]
+
+    @asynccontextmanager
+    async def open_for_work(self, session_id: str) -> AsyncIterator[Session]:
+        """Wait for earlier turns, then load a session for a capability's work outside a turn.
+
+        This needs no actor, and no place in the queue of turns. Raises AgentError of the store.
+        """
+        async with self._lock(session_id):
+            stored, snapshot = await self._load(session_id)
+            actor = snapshot["app_data"]["actor"] if snapshot else None
+            yield Session(self, session_id, actor, (stored, snapshot))
+
+    @asynccontextmanager
+    async def _lock(self, session_id: str) -> AsyncIterator[None]:
+        self._users[session_id] += 1
+        try:
+            async with self._locks.setdefault(session_id, asyncio.Lock()):
+                yield
+        finally:
+            self._users[session_id] -= 1
+            if not self._users[session_id]:
+                del self._users[session_id], self._locks[session_id]
                 self._loads.pop(session_id, None)
 
     async def fork(self, change: Change) -> None:

@@ -134,7 +134,7 @@ export function byCall(reasons: Reasons): Reasons {
  */
 async function claim(stage: Stage, waiting: Waiting): Promise<void> {
   const { session } = stage
-  const { id, stored, sessions } = session
+  const { id } = session
   const { pending, claim: earlier } = session.last as PendingData
   if (!pending) {
     CLAIMS.delete(`${id} ${earlier}`) // this process has claimed it
@@ -147,8 +147,7 @@ async function claim(stage: Stage, waiting: Waiting): Promise<void> {
   CLAIMS.set(name, waiting)
   let claimed
   try {
-    await session.save(taken, { ...last, claim: claimId } as LastTurn, stored)
-    claimed = await sessions.store.load(id)
+    claimed = await session.claim(taken, { ...last, claim: claimId } as LastTurn)
   } catch (error) {
     // After a store failure, the claim may still be saved, now or later.
     const isUnknown = error instanceof AgentError && error.type === 'store_unavailable'
@@ -156,10 +155,9 @@ async function claim(stage: Stage, waiting: Waiting): Promise<void> {
     throw error
   }
   CLAIMS.delete(name)
-  if (!claimed?.snapshot) throw new AgentError('not_waiting')
-  const storedClaim = JSON.parse(claimed.snapshot).app_data.claim
+  if (claimed === null) throw new AgentError('not_waiting')
+  const { claim: storedClaim } = claimed.app_data as PendingData
   if (storedClaim !== claimId) throw new AgentError('session_conflict')
-  stage.stored = claimed
 }
 
 /** Return the committed snapshot and data, without the pending turn and its claim. */
@@ -203,7 +201,7 @@ export async function wait(
   const record: PendingData = { ...last, pending: waiting }
   // Throw instead of dropping older turns to make room for the pending turn.
   session.checkSize(serialize({ ...before, app_data: record }))
-  await session.save(before, record, stage.stored)
+  await session.save(before, record)
   turn.waiting = callsOf(waiting)
   return turn.result('waiting', [...stage.marks])
 }

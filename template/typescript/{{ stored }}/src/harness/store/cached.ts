@@ -110,7 +110,7 @@ export class CachedStore implements SessionStore {
   }
 
   /**
-   * Save if the stored revision is `expected`.
+   * Save if the stored revision is `expected`, and return the new revision.
    *
    * Throws AgentError `session_conflict` or `store_unavailable`.
    */
@@ -119,7 +119,7 @@ export class CachedStore implements SessionStore {
     snapshot: string,
     expected: string | null,
     saved: () => void,
-  ): Promise<void> {
+  ): Promise<string | null> {
     if (this.#local) return await this.#local.save(sessionId, snapshot, expected, saved)
     let stored = filesOf(this.#cache.get(sessionId), expected)
     let [detached, files] = detachFiles(snapshot, stored)
@@ -136,6 +136,7 @@ export class CachedStore implements SessionStore {
     const used = namesIn(detached)
     const dropped = stored.filter((name) => !used.includes(name))
     if (dropped.length > 0 || files.size > 0) await this.#store.trimFiles(sessionId, dropped)
+    return revision
   }
 
   /** Save, and return the revision, even of a save whose response was lost. */

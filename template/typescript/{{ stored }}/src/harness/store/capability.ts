@@ -38,8 +38,6 @@ export class Store extends Capability<StoreSettings> {
   readonly tracedAs = 'session_store'
   /** Wraps the store; another capability may replace this function. */
   decorate: (store: DurableStore) => DurableStore = (store) => store
-  /** Runs before the store closes; another capability may replace this function. */
-  beforeClose: () => Promise<void> = async () => {}
   #opened: DurableStore | null = null
 
   constructor(settings: StoreSettings, before: readonly Capability[], load: Modules) {
@@ -93,8 +91,12 @@ export class Store extends Capability<StoreSettings> {
     return checkStore(store, collection, this.isWritable).finally(() => store.close())
   }
 
+  override get closesLast(): boolean {
+    return true
+  }
+
   override async close(): Promise<void> {
-    await this.beforeClose().finally(() => this.#opened?.close())
+    await this.#opened?.close()
   }
 }
 

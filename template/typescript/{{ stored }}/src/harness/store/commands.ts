@@ -121,7 +121,9 @@ async function restore(load: LoadCapabilities, session: string, checkpoint = '')
       const value = JSON.parse(snapshot)
       // The turns keep their idempotency keys: a retry of a stored turn returns its reply.
       value.app_data.restored_from = checkpoint
-      delete value.app_data.pending // the approved tools of that turn may have run since
+      // The approved tools of that turn, and its effects, may have run since.
+      delete value.app_data.pending
+      delete value.app_data.records
       await store.save(session, JSON.stringify(value), expected)
       return value.app_data.turn
     },

@@ -12,6 +12,7 @@ import { namesIn } from './detached_files.ts'
 import { isSame } from './snapshot.ts'
 
 const SEAL = 'copied' // in the app_data of a snapshot
+const OPEN_WORK = 'it has open work, which both agents would do: copy it again after that'
 const CONCURRENCY = 8
 
 /** The ids of sessions, by result. */
@@ -80,6 +81,10 @@ export class Copy {
     const snapshot = sealed(stored.snapshot)
     if (snapshot === null) {
       report.failed.set(id, 'it is unreadable')
+      return
+    }
+    if (hasOpenWork(snapshot)) {
+      report.failed.set(id, OPEN_WORK)
       return
     }
     if (copy && isSame(copy.snapshot, snapshot)) {
@@ -153,6 +158,12 @@ function sealed(snapshot: string): string | null {
   } catch {
     return null
   }
+}
+
+/** Whether the agent still has work to do for the session, which its copy would repeat. */
+function hasOpenWork(snapshot: string): boolean {
+  const { records = {} } = JSON.parse(snapshot).app_data as { records?: Record<string, object> }
+  return Object.values(records).some((record) => 'open' in record && record.open)
 }
 
 /** Return a digest of the fields that a store returns unchanged. Throws if they are missing. */

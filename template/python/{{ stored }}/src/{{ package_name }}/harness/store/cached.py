@@ -98,14 +98,15 @@ class CachedStore:
 
     async def save(
         self, session_id: str, snapshot: bytes, expected: str | None, saved: OnSaved
-    ) -> None:
+    ) -> str | None:
         """Save if the stored revision is `expected`. Cancellation does not stop a started save.
 
         Raises AgentError `session_conflict` or `store_unavailable`.
         """
         if self._local:
             return await self._local.save(session_id, snapshot, expected, saved)
-        await _uncancelled(self._save(session_id, snapshot, expected, saved))
+        revision: str | None = await _uncancelled(self._save(session_id, snapshot, expected, saved))
+        return revision
 
     async def end(self, session_id: str) -> None:
         """Delete the session; if the store is read-only, only in this process.
@@ -146,7 +147,7 @@ class CachedStore:
 
     async def _save(
         self, session_id: str, snapshot: bytes, expected: str | None, saved: OnSaved
-    ) -> None:
+    ) -> str | None:
         checkpoint = None
         whole = snapshot
         stored = self._names(self._known.get(session_id), expected)
@@ -175,6 +176,7 @@ class CachedStore:
         dropped = {*stored} - {*names_in(snapshot)}
         if dropped or files:
             await self._store.trim_files(session_id, [*dropped])
+        return revision
 
     @staticmethod
     def _names(stored: Stored | None, expected: str | None) -> list[str]:

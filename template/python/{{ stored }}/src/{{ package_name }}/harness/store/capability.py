@@ -1,7 +1,7 @@
 """The capability that stores sessions where a collection declares it."""
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 from uuid import uuid4
@@ -49,7 +49,6 @@ class Store(Capability):
     settings: StoreSettings
     traced_as = "session_store"
     decorate: Callable[[Any], Any] | None = None  # set by TracedCalls
-    before_close: Callable[[], Awaitable[None]] | None = None  # set by SessionErasure
 
     def __init__(
         self, settings: StoreSettings, before: Sequence[Capability], load: LoadModules
@@ -116,13 +115,13 @@ class Store(Capability):
         finally:
             await self.durable.close()
 
+    @property
+    def closes_last(self) -> bool:
+        return True
+
     async def close(self) -> None:
-        try:
-            if self.before_close:
-                await self.before_close()
-        finally:
-            if self.durable:
-                await self.durable.close()
+        if self.durable:
+            await self.durable.close()
 
 
 async def check_store(

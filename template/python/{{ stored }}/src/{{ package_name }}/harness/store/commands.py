@@ -321,7 +321,9 @@ async def _restore(
     value = json.loads(snapshot)
     # The turns keep their idempotency keys: a retry of a stored turn returns its reply.
     value["app_data"]["restored_from"] = checkpoint
-    value["app_data"].pop("pending", None)  # the approved tools of that turn may have run since
+    # The approved tools of that turn, and its effects, may have run since.
+    value["app_data"].pop("pending", None)
+    value["app_data"].pop("records", None)
     await store.save(session_id, json.dumps(value, ensure_ascii=False).encode(), expected)
     return int(value["app_data"]["turn"])
 

@@ -17,6 +17,7 @@ from .detached_files import names_in
 from .snapshot import is_same, parse
 
 SEAL = "copied"  # in the app_data of a snapshot
+OPEN_WORK = "it has open work, which both agents would do: copy it again after that"
 CONCURRENCY = 8
 
 
@@ -77,6 +78,9 @@ class Copy:
         if snapshot is None:
             report.failed[id] = "it is unreadable"
             return
+        if _has_open_work(snapshot):
+            report.failed[id] = OPEN_WORK
+            return
         if copy and is_same(copy.snapshot, snapshot):
             report.unchanged.append(id)
             return
@@ -121,6 +125,12 @@ def _sealed(snapshot: bytes) -> bytes | None:
     except (TypeError, KeyError, AttributeError):
         return None
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def _has_open_work(snapshot: bytes) -> bool:
+    """Whether the agent still has work to do for the session, which its copy would repeat."""
+    records = json.loads(snapshot)["app_data"].get("records", {})
+    return any(record.get("open") for record in records.values())
 
 
 def _seal_of(value: Any) -> str:

@@ -29,7 +29,6 @@ export class SessionErasure extends Capability {
     longTerm.isForgotten = async (actor, startedAt) => {
       return sessions.store !== null && (await isForgotten(sessions.store, actor, startedAt))
     }
-    sessions.beforeClose = () => longTerm.close() // recording reads erasure marks from the store
     longTerm.eraseSessions = async (report, candidates) => {
       const { isWritable, store } = sessions
       if (!store) return await withoutStore(report, candidates)

@@ -35,7 +35,6 @@ class SessionErasure(Capability):
         long_term = LongTermMemory.find(before)
         long_term.erase_sessions = self.erase
         long_term.is_forgotten = self.is_forgotten
-        self._store.before_close = long_term.close  # recording reads erasure marks from the store
 
     async def erase(self, report: Report, candidates: list[str]) -> None:
         """End all sessions of an actor; check `candidates` if the store cannot list sessions."""

@@ -1,0 +1,179 @@
+"""The calls of effects in a turn."""
+
+import asyncio
+import json
+import time
+from typing import Any
+from uuid import uuid4
+
+from ..sessions.sessions import Stage
+from .functions import EffectFunction, canonical
+from .outbox import Outbox, unknown
+from .records import FINAL, NAME, SKEW_SECONDS, Call, Section, digest_of, key_of
+
+SCHEDULED = "Scheduled: this runs when the turn is saved. Effect {}."
+DONE = "Done after the turn was saved: {}"
+FAILED = "This failed after the turn was saved, and is not retried: {}"
+
+
+class TurnCalls:
+    """Records the calls of effects of a running turn."""
+
+    def __init__(self, outbox: Outbox, stage: Stage) -> None:
+        self._outbox = outbox
+        self._stage = stage
+        self._session = stage.session
+        self._turn = stage.turn
+        self._lock = asyncio.Lock()
+        self.shown = self._show_results()
+
+    def _show_results(self) -> list[Call]:
+        """Show the model the results of scheduled calls, and return these calls."""
+        section = self._outbox.view(self._session)
+        calls = [call for call in section.calls if _is_result(call)]
+        texts = {SCHEDULED.format(call.key): text_of(call) for call in calls}
+        if texts:
+            self._stage.history = _replaced(self._stage.history, texts)
+        for call in section.calls:
+            if call.status == "unknown" or (
+                call.status == "started" and call.key not in self._outbox.running
+            ):
+                self._outbox.report(self._session.id, call, "its outcome is unknown")
+        return calls
+
+    @property
+    def _identity(self) -> str:
+        """The turn: its idempotency key, or its number. A repeated turn has the same identity."""
+        key = self._stage.key
+        return f"turn {self._turn.number}" if key is None else f"key {key}"
+
+    @property
+    def _kept(self) -> Any:
+        """The data of the turn that it keeps while it waits for approvals."""
+        kept: Any = self._turn.kept.setdefault(NAME, {"scheduled": [], "ordinals": {}})
+        return kept
+
+    async def schedule(self, function: EffectFunction, arguments: str) -> str:
+        """Record a call to run after the commit. Raises RuntimeError above a limit."""
+        call = self._new_call(function, arguments, uuid4().hex, "scheduled")
+        self._check_room(self._outbox.view(self._session), call)
+        if not self._kept["scheduled"] and self._outbox.index:
+            # Before the commit: the process may end right after it.
+            await self._outbox.index.add(self._session.id, SKEW_SECONDS)
+        self._kept["scheduled"].append(call.model_dump())
+        return SCHEDULED.format(call.key)
+
+    async def run_once(self, function: EffectFunction, arguments: str) -> Any:
+        """Run a call, or return the recorded result of this call in an earlier try of the turn.
+
+        Raises RuntimeError if the outcome of an earlier call is unknown, above a limit, or if the
+        start of the call cannot be saved. Cancellation does not stop a started call.
+        """
+        async with self._lock:
+            call = await self._find_or_start(function, arguments)
+        if task := self._outbox.running.get(call.key):
+            return await asyncio.shield(task)
+        if call.status == "failed":
+            raise RuntimeError(call.result)
+        return call.result
+
+    async def _find_or_start(self, function: EffectFunction, arguments: str) -> Call:
+        outbox = self._outbox
+        digest = digest_of(function.name, arguments)
+        ordinal = self._kept["ordinals"].get(digest, 0)
+        self._kept["ordinals"][digest] = ordinal + 1
+        section = outbox.view(self._session)
+        same = [call for call in section.calls if call.kind == "once" and call.digest == digest]
+        earlier = [it for it in same if (it.identity, it.ordinal) == (self._identity, ordinal)]
+        # Another call whose outcome is unknown may have had the effect that this call wants.
+        earlier += [it for it in same if it.is_open and not self._runs_beside(it)]
+        if not earlier:
+            key = key_of(section, self._identity, digest, ordinal)
+            call = self._new_call(function, arguments, key, "started")
+            call.ordinal = ordinal
+            self._check_room(section, call)
+        else:
+            call = earlier[0]
+            if not call.is_open or call.key in outbox.running:
+                return call
+            await self._resolve(function, call)
+            if not call.is_open:
+                return call
+        now = time.time()
+        call.status = "started"
+        call.at = now
+        call.owner = outbox.id
+        call.until = now + outbox.settings.effect_timeout_seconds
+        await outbox.start(self._session, function, call)
+        return call
+
+    def _runs_beside(self, call: Call) -> bool:
+        """Whether a call of this turn is running: the model has asked for two calls."""
+        return call.identity == self._identity and call.key in self._outbox.running
+
+    async def _resolve(self, function: EffectFunction, call: Call) -> None:
+        """Set the outcome of a started call; it stays open if it had no effect and may run again.
+
+        Raises RuntimeError if the outcome is unknown.
+        """
+        outbox = self._outbox
+        outcome = await outbox.resolve(self._session.id, function, call)
+        seconds = call.until + SKEW_SECONDS - time.time()
+        is_foreign = call.status == "started" and call.owner != outbox.id
+        if outcome.status == "removed":
+            if is_foreign and seconds > 0 and not await outbox.has_ended(call.owner):
+                message = f"An earlier call of {call.tool} may still be running. Repeat the turn"
+                raise RuntimeError(f"{message} in {int(seconds) + 1} seconds.")
+            return
+        if outcome.status == "unknown" and is_foreign and seconds > 0:
+            raise RuntimeError(unknown(call))  # its process may still record the outcome
+        outbox.outcomes[self._session.id][call.key] = outcome
+        if outcome.status == "unknown":
+            raise RuntimeError(unknown(call))
+        call.status = "done"
+        call.result = outcome.result
+
+    def _new_call(self, function: EffectFunction, arguments: str, key: str, status: Any) -> Call:
+        return Call(
+            key=key,
+            kind=function.kind,
+            tool=function.name,
+            arguments=json.loads(arguments),
+            digest=digest_of(function.name, arguments),
+            turn=self._turn.number,
+            identity=self._identity,
+            status=status,
+            at=time.time(),
+        )
+
+    def _check_room(self, section: Section, call: Call) -> None:
+        """Raise RuntimeError if the limits leave no room for a call."""
+        settings = self._outbox.settings
+        for row in [*self._kept["scheduled"], call]:
+            section.put(Call.model_validate(row))
+        if not section.make_room(settings.max_effects, settings.max_effect_bytes):
+            limits = f"MAX_EFFECTS={settings.max_effects}"
+            limits += f", MAX_EFFECT_BYTES={settings.max_effect_bytes}"
+            problem = "this session has too many open effects, or their arguments are too large"
+            raise RuntimeError(f"{call.tool} did not run: {problem} ({limits}).")
+
+
+def text_of(call: Call) -> str:
+    """Return the result of a scheduled call for the model."""
+    result = call.result if isinstance(call.result, str) else canonical(call.result)
+    return (FAILED if call.status == "failed" else DONE).format(result)
+
+
+def _is_result(call: Call) -> bool:
+    return call.kind == "after_commit" and call.status in FINAL
+
+
+def _replaced(value: Any, texts: dict[str, str]) -> Any:
+    """Return a JSON value with whole strings replaced; unchanged parts are not copied."""
+    if isinstance(value, str):
+        return texts.get(value, value)
+    if isinstance(value, list):
+        return [_replaced(item, texts) for item in value]
+    if isinstance(value, dict):
+        return {name: _replaced(item, texts) for name, item in value.items()}
+    return value

@@ -1,0 +1,116 @@
+"""The records of effects in a session: `app_data.records.effects` of its snapshot.
+
+All languages and versions read this format. A scheduled call is removed when a turn has shown its
+result. A call of `once` stays until other calls need its room.
+"""
+
+from hashlib import sha256
+from typing import Any, Literal
+from uuid import uuid4
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ..sessions.sessions import Records
+from .functions import Kind, canonical
+
+NAME = "effects"  # in the records of a session
+SKEW_SECONDS = 5  # between the clocks of two processes
+Status = Literal["scheduled", "started", "unknown", "done", "failed"]
+FINAL = {"done", "failed"}
+
+
+class Call(BaseModel):
+    """A recorded call. Times are Unix seconds."""
+
+    model_config = ConfigDict(extra="allow")
+
+    key: str
+    kind: Kind
+    tool: str
+    arguments: dict[str, Any]  # empty when the call is done
+    digest: str  # of the tool and the arguments
+    turn: int
+    identity: str  # of the turn: "key " and its idempotency key, or "turn " and its number
+    ordinal: int = 0  # among the calls of a turn with the same digest
+    status: Status
+    at: float  # when it was scheduled or started
+    result: Any = None  # JSON; the reason if it failed
+    owner: str = ""  # the process that runs a started call
+    until: float = 0  # the end of its time limit
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the call is not final."""
+        return self.status not in FINAL
+
+    @property
+    def size(self) -> int:
+        """The number of bytes that count against MAX_EFFECT_BYTES."""
+        return len(canonical([self.arguments, self.result]).encode())
+
+
+class Section(BaseModel):
+    """The records of a session. `owner` may run the scheduled calls until the time `until`."""
+
+    model_config = ConfigDict(extra="allow")
+
+    id: str = Field(default_factory=lambda: uuid4().hex)  # part of each key of `once`
+    calls: list[Call] = []
+    owner: str = ""
+    until: float = 0
+    open: int = 0  # scheduled calls
+
+    @property
+    def scheduled(self) -> list[Call]:
+        """The calls to run, in order."""
+        return [call for call in self.calls if call.status == "scheduled"]
+
+    def put(self, call: Call) -> None:
+        """Add a call, or replace the call with its key."""
+        for at, other in enumerate(self.calls):
+            if other.key == call.key:
+                self.calls[at] = call
+                return
+        self.calls.append(call)
+
+    def remove(self, keys: set[str]) -> None:
+        """Remove the calls with these keys."""
+        self.calls = [call for call in self.calls if call.key not in keys]
+
+    def is_of_other(self, owner: str, now: float) -> bool:
+        """Whether another process may be running the scheduled calls."""
+        return self.owner not in ("", owner) and now < self.until + SKEW_SECONDS
+
+    def make_room(self, count: int, size: int) -> bool:
+        """Drop results of `once`, the oldest first, until the limits hold; return whether they do.
+
+        Only calls with a result may be dropped.
+        """
+        excess = sum(call.size for call in self.calls) - size
+        number = len(self.calls) - count
+        dropped = set[str]()
+        for call in self.calls:
+            if excess <= 0 and number <= 0:
+                break
+            if call.kind == "once" and not call.is_open:
+                dropped.add(call.key)
+                excess -= call.size
+                number -= 1
+        self.remove(dropped)
+        return excess <= 0 and number <= 0
+
+
+def read_section(records: Records) -> Section:
+    """Return the effects in the records of a session."""
+    return Section.model_validate(records.get(NAME, {}))
+
+
+def digest_of(tool: str, arguments: str) -> str:
+    """Return the digest of a call with canonical arguments."""
+    return sha256(f"{tool}\n{arguments}".encode()).hexdigest()
+
+
+def key_of(section: Section, identity: str, digest: str, ordinal: int) -> str:
+    """Return the key of a call of `once`: a repetition of its turn has the same key."""
+    text = canonical([section.id, identity, digest, ordinal])
+    return sha256(text.encode()).hexdigest()[:32]

@@ -1,0 +1,149 @@
+"""The sessions with open effects, in Valkey: any process continues the effects of an ended one.
+
+A sorted set contains the session ids; the score is the time, in Unix seconds, at which a process
+looks at the session. Each process also has a key that expires unless the process renews it.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, cast
+
+from ..capability import Capability, Runtime
+from ..collections.session_backend import ValkeyConfig
+from ..contract import AgentError
+from ..modules import LoadModules
+from ..settings import CoreSettings
+from ..store.base import StoreUnavailable
+from ..store.capability import Store
+from ..store.valkey import ValkeyStore
+from .capability import Effects
+
+log = logging.getLogger(__name__)
+POLL_SECONDS = 2
+OWNER_SECONDS = 10  # without a renewal, the process counts as ended
+AGAIN_SECONDS = 5  # until the next look at a session
+BATCH = 16
+
+ADD = "return redis.call('ZADD', KEYS[1], ARGV[1], ARGV[2])"
+# ARGV: session, score. Another process may have added the session since.
+REMOVE = """
+local score = redis.call('ZSCORE', KEYS[1], ARGV[1])
+if score and tonumber(score) == tonumber(ARGV[2]) then redis.call('ZREM', KEYS[1], ARGV[1]) end
+return 1
+"""
+# ARGV: now, next score, maximum number. Only one process gets a session.
+TAKE = """
+local ids = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1], 'LIMIT', 0, ARGV[3])
+for _, id in ipairs(ids) do redis.call('ZADD', KEYS[1], ARGV[2], id) end
+return ids
+"""
+RENEW = "return redis.call('SET', KEYS[1], '1', 'EX', ARGV[1])"
+EXISTS = "return redis.call('EXISTS', KEYS[1])"
+
+
+class EffectIndex(Capability):
+    """Lets any process that shares the Valkey continue the effects of a session."""
+
+    def __init__(
+        self, settings: CoreSettings, before: Sequence[Capability], load: LoadModules
+    ) -> None:
+        super().__init__(settings, before, load)
+        self._before = before
+        self._scores: dict[str, float] = {}  # that this process has set
+        self._empty: dict[str, float] = {}  # since when a session has no open effects
+        self._polling: asyncio.Task[None] | None = None
+
+    @property
+    def closes_last(self) -> bool:
+        return True
+
+    @cached_property
+    def store(self) -> ValkeyStore | None:
+        """A separate connection to the store of the sessions."""
+        store = Store.find(self._before)
+        connected = store.connect(store.collection) if store.durable and store.collection else None
+        return connected if isinstance(connected, ValkeyStore) else None
+
+    async def open(self, runtime: Runtime) -> None:
+        if self.store:
+            Effects.find(self._before).outbox.index = self
+            await self._renew()
+            self._polling = asyncio.create_task(self._poll())
+
+    async def close(self) -> None:
+        if self._polling:
+            self._polling.cancel()
+        if self.store:
+            await self.store.close()
+
+    async def add(self, session_id: str, seconds: float) -> None:
+        score = round(time.time() + seconds, 3)
+        self._scores[session_id] = score
+        await self._evaluate(ADD, self._key, score, session_id)
+
+    async def remove(self, session_id: str) -> None:
+        score = self._scores.pop(session_id, None)
+        if score is not None:
+            await self._evaluate(REMOVE, self._key, session_id, score)
+
+    async def has_ended(self, owner: str) -> bool:
+        found: int | None = await self._evaluate(EXISTS, self._owner_key(owner))
+        return found == 0
+
+    async def _poll(self) -> None:
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            await self._renew()
+            now = time.time()
+            score = round(now + AGAIN_SECONDS, 3)
+            for id in await self._evaluate(TAKE, self._key, now, score, BATCH) or []:
+                await self._look_at(id.decode(), score)
+
+    async def _look_at(self, session_id: str, score: float) -> None:
+        """Continue the effects of a session, or remove it if no turn can still schedule some."""
+        outbox = Effects.find(self._before).outbox
+        try:
+            is_open = await outbox.has_open_calls(session_id)
+        except AgentError as error:
+            log.warning("session %s: effects wait: %s", session_id, error.type)
+            return
+        if is_open:
+            self._empty.pop(session_id, None)
+            outbox.watch(session_id)
+            return
+        since = self._empty.setdefault(session_id, time.monotonic())
+        if time.monotonic() - since > self.settings.turn_timeout_seconds:
+            del self._empty[session_id]
+            await self._evaluate(REMOVE, self._key, session_id, score)
+
+    async def _renew(self) -> None:
+        owner = Effects.find(self._before).outbox.id
+        await self._evaluate(RENEW, self._owner_key(owner), OWNER_SECONDS)
+
+    async def _evaluate(self, script: str, key: str, *values: Any) -> Any:
+        """Return the result of a script, or None if the store failed."""
+        assert self.store
+        # The client of Valkey can lose the cancellation of a task that connects.
+        call = asyncio.create_task(self.store.evaluate(script, key, *values))
+        try:
+            return await asyncio.shield(call)
+        except StoreUnavailable as error:
+            log.warning("the index of effects failed: %s", error)
+            return None
+
+    @property
+    def _key(self) -> str:
+        return self._prefixed("effects")
+
+    def _owner_key(self, owner: str) -> str:
+        return self._prefixed(f"effects-owner-{owner}")
+
+    def _prefixed(self, name: str) -> str:
+        store = Store.find(self._before)
+        assert store.collection
+        prefix = cast(ValkeyConfig, store.collection.backend).key_prefix
+        # Not the pattern of sessions, `<key_prefix>:<session_id>:agent:<agent_id>`.
+        return f"{prefix}-{name}:{store.project.agent_id}"

@@ -1,0 +1,197 @@
+// The calls of effects in a turn.
+
+import type { Data, Stage } from '../sessions/sessions.ts'
+import { canonical, type EffectFunction } from './functions.ts'
+import { now, type Outbox, unknown } from './outbox.ts'
+import { type Call, digestOf, isOpen, keyOf, NAME, newId, readCall } from './records.ts'
+import { type Section, SKEW_SECONDS, type Status } from './records.ts'
+
+const DONE = 'Done after the turn was saved: '
+const FAILED = 'This failed after the turn was saved, and is not retried: '
+
+/** The data of a turn that it keeps while it waits for approvals. */
+export interface Kept {
+  scheduled: Call[]
+  /** The number of calls by digest. */
+  ordinals: Record<string, number>
+}
+
+/** Records the calls of effects of a running turn. */
+export class TurnCalls {
+  /** The calls whose results this turn has shown to the model. */
+  readonly shown: readonly Call[]
+  readonly #outbox: Outbox
+  readonly #stage: Stage
+  #starting: Promise<unknown> = Promise.resolve()
+
+  constructor(outbox: Outbox, stage: Stage) {
+    this.#outbox = outbox
+    this.#stage = stage
+    this.shown = this.#showResults()
+  }
+
+  /** Show the model the results of scheduled calls, and return these calls. */
+  #showResults(): Call[] {
+    const { data, session } = this.#stage
+    const { calls } = this.#outbox.view(session)
+    const results = calls.filter((call) => call.kind === 'after_commit' && !isOpen(call))
+    const texts = new Map(results.map((call) => [scheduled(call), textOf(call)]))
+    if (texts.size > 0) this.#stage.data = replaced(data, texts) as Data
+    for (const call of calls) {
+      const isLost = call.status === 'started' && !this.#outbox.running.has(call.key)
+      if (call.status === 'unknown' || isLost) {
+        this.#outbox.report(session.id, call, 'its outcome is unknown')
+      }
+    }
+    return results
+  }
+
+  /** The turn: its idempotency key, or its number. A repeated turn has the same identity. */
+  get #identity(): string {
+    const { key, turn } = this.#stage
+    return key === null ? `turn ${turn.number}` : `key ${key}`
+  }
+
+  get #kept(): Kept {
+    const { kept } = this.#stage.turn
+    kept[NAME] ??= { scheduled: [], ordinals: {} }
+    return kept[NAME] as Kept
+  }
+
+  /** Record a call to run after the commit. Throws an Error above a limit. */
+  async schedule(effect: EffectFunction, args: string): Promise<string> {
+    this.#stage.turn.signal.throwIfAborted()
+    const call = this.#newCall(effect, args, newId(), 'scheduled')
+    this.#checkRoom(this.#outbox.view(this.#stage.session), call)
+    const isFirst = this.#kept.scheduled.length === 0
+    this.#kept.scheduled.push(call)
+    // Before the commit: the process may end right after it.
+    if (isFirst) await this.#outbox.index?.add(this.#stage.session.id, SKEW_SECONDS)
+    return scheduled(call)
+  }
+
+  /**
+   * Run a call, or return the recorded result of this call in an earlier try of the turn.
+   *
+   * Throws an Error if the outcome of an earlier call is unknown, above a limit, or if the start of
+   * the call cannot be saved. The end of the turn does not stop a started call.
+   */
+  async runOnce(effect: EffectFunction, args: string): Promise<unknown> {
+    const starting = this.#starting.then(() => this.#findOrStart(effect, args))
+    this.#starting = starting.catch(() => {})
+    const call = await starting
+    const running = this.#outbox.running.get(call.key)
+    if (running) return await running
+    if (call.status === 'failed') throw new Error(String(call.result))
+    return call.result
+  }
+
+  async #findOrStart(effect: EffectFunction, args: string): Promise<Call> {
+    const outbox = this.#outbox
+    const { session, turn } = this.#stage
+    turn.signal.throwIfAborted()
+    const digest = digestOf(effect.name, args)
+    const { ordinals } = this.#kept
+    const ordinal = ordinals[digest] ?? 0
+    ordinals[digest] = ordinal + 1
+    const section = outbox.view(session)
+    const same = section.calls.filter((call) => call.kind === 'once' && call.digest === digest)
+    const isRepeated = (call: Call) => call.identity === this.#identity && call.ordinal === ordinal
+    // Another call whose outcome is unknown may have had the effect that this call wants.
+    const earlier =
+      same.find(isRepeated) ?? same.find((call) => isOpen(call) && !this.#runsBeside(call))
+    let call: Call
+    if (earlier) {
+      call = earlier
+      if (!isOpen(call) || outbox.running.has(call.key)) return call
+      await this.#resolve(effect, call)
+      if (!isOpen(call)) return call
+    } else {
+      const key = keyOf(section, this.#identity, digest, ordinal)
+      call = { ...this.#newCall(effect, args, key, 'started'), ordinal }
+      this.#checkRoom(section, call)
+    }
+    call.status = 'started'
+    call.at = now()
+    call.owner = outbox.id
+    call.until = call.at + outbox.settings.effectTimeoutSeconds
+    await outbox.start(session, effect, call, turn.signal)
+    return call
+  }
+
+  /** Whether a call of this turn is running: the model has asked for two calls. */
+  #runsBeside({ identity, key }: Call): boolean {
+    return identity === this.#identity && this.#outbox.running.has(key)
+  }
+
+  /**
+   * Set the outcome of a started call; it stays open if it had no effect and may run again.
+   *
+   * Throws an Error if the outcome is unknown.
+   */
+  async #resolve(effect: EffectFunction, call: Call): Promise<void> {
+    const outbox = this.#outbox
+    const { id } = this.#stage.session
+    const outcome = await outbox.resolve(id, effect, call)
+    const seconds = call.until + SKEW_SECONDS - now()
+    const mayRun = call.status === 'started' && call.owner !== outbox.id && seconds > 0
+    if (outcome.status === 'removed') {
+      if (mayRun && !(await outbox.hasEnded(call.owner))) {
+        const message = `An earlier call of ${call.tool} may still be running. Repeat the turn`
+        throw new Error(`${message} in ${Math.floor(seconds) + 1} seconds.`)
+      }
+      return
+    }
+    const isUnknown = outcome.status === 'unknown'
+    // The process of a call that may run can still record the outcome.
+    if (isUnknown && mayRun) throw new Error(unknown(call))
+    outbox.outcomesOf(id).set(call.key, outcome)
+    if (isUnknown) throw new Error(unknown(call))
+    call.status = 'done'
+    call.result = outcome.result
+  }
+
+  #newCall(effect: EffectFunction, args: string, key: string, status: Status): Call {
+    return readCall({
+      key,
+      kind: effect.kind,
+      tool: effect.name,
+      arguments: JSON.parse(args),
+      digest: digestOf(effect.name, args),
+      turn: this.#stage.turn.number,
+      identity: this.#identity,
+      status,
+      at: now(),
+    })
+  }
+
+  /** Throw an Error if the limits leave no room for a call. */
+  #checkRoom(section: Section, call: Call): void {
+    const { maxEffects, maxEffectBytes } = this.#outbox.settings
+    for (const other of [...this.#kept.scheduled, call]) section.put(other)
+    if (section.makeRoom(maxEffects, maxEffectBytes)) return
+    const limits = `MAX_EFFECTS=${maxEffects}, MAX_EFFECT_BYTES=${maxEffectBytes}`
+    const problem = 'this session has too many open effects, or their arguments are too large'
+    throw new Error(`${call.tool} did not run: ${problem} (${limits}).`)
+  }
+}
+
+/** Return the result for the model of a call that has not run. */
+function scheduled({ key }: Call): string {
+  return `Scheduled: this runs when the turn is saved. Effect ${key}.`
+}
+
+/** Return the result of a scheduled call for the model. */
+function textOf({ status, result }: Call): string {
+  const text = typeof result === 'string' ? result : canonical(result)
+  return (status === 'failed' ? FAILED : DONE) + text
+}
+
+/** Return a JSON value with whole strings replaced. */
+function replaced(value: unknown, texts: ReadonlyMap<string, string>): unknown {
+  if (typeof value === 'string') return texts.get(value) ?? value
+  if (typeof value !== 'object' || value === null) return value
+  if (Array.isArray(value)) return value.map((item) => replaced(item, texts))
+  const fields = Object.entries(value).map(([name, field]) => [name, replaced(field, texts)])
+  return Object.fromEntries(fields)
+}

@@ -1,0 +1,149 @@
+// The records of effects in a session: `app_data.records.effects` of its snapshot.
+//
+// All languages and versions read this format. A scheduled call is removed when a turn has shown
+// its result. A call of `once` stays until other calls need its room.
+
+import { createHash, randomUUID } from 'node:crypto'
+
+import { z } from 'zod'
+
+import type { Records } from '../sessions/sessions.ts'
+import { canonical } from './functions.ts'
+
+/** The name of the effects in the records of a session. */
+export const NAME = 'effects'
+/** The maximum difference between the clocks of two processes. */
+export const SKEW_SECONDS = 5
+
+/** A recorded call. Times are Unix seconds. */
+const CALL = z.looseObject({
+  key: z.string(),
+  kind: z.enum(['after_commit', 'once']),
+  tool: z.string(),
+  arguments: z.record(z.string(), z.unknown()), // empty when the call is done
+  digest: z.string(), // of the tool and the arguments
+  turn: z.int(),
+  identity: z.string(), // of the turn: "key " and its idempotency key, or "turn " and its number
+  ordinal: z.int().default(0), // among the calls of a turn with the same digest
+  status: z.enum(['scheduled', 'started', 'unknown', 'done', 'failed']),
+  at: z.number(), // when it was scheduled or started
+  result: z.unknown().default(null), // JSON; the reason if it failed
+  owner: z.string().default(''), // the process that runs a started call
+  until: z.number().default(0), // the end of its time limit
+})
+export type Call = z.infer<typeof CALL>
+export type Status = Call['status']
+
+/** The default values, which are not saved. */
+const DEFAULTS = { ordinal: 0, result: null, owner: '', until: 0, open: 0 }
+
+const SECTION = z.looseObject({
+  id: z.string().default(newId), // part of each key of `once`
+  calls: z.array(CALL).default([]),
+  owner: z.string().default(''),
+  until: z.number().default(0),
+  open: z.number().default(0), // the number of scheduled calls
+})
+
+/** The records of a session. `owner` may run the scheduled calls until the time `until`. */
+export class Section {
+  readonly fields: z.infer<typeof SECTION>
+
+  /** Read the effects in the records of a session. */
+  constructor(records: Records) {
+    this.fields = SECTION.parse(records[NAME] ?? {})
+  }
+
+  get calls(): Call[] {
+    return this.fields.calls
+  }
+
+  /** The calls to run, in order. */
+  get scheduled(): Call[] {
+    return this.calls.filter(({ status }) => status === 'scheduled')
+  }
+
+  /** Add a call, or replace the call with its key. */
+  put(call: Call): void {
+    const at = this.calls.findIndex(({ key }) => key === call.key)
+    if (at < 0) this.calls.push(call)
+    else this.calls[at] = call
+  }
+
+  /** Remove the calls with these keys. */
+  remove(keys: ReadonlySet<string>): void {
+    this.fields.calls = this.calls.filter(({ key }) => !keys.has(key))
+  }
+
+  /** Whether another process may be running the scheduled calls. */
+  isOfOther(owner: string, now: number): boolean {
+    const { fields } = this
+    return fields.owner !== '' && fields.owner !== owner && now < fields.until + SKEW_SECONDS
+  }
+
+  /**
+   * Drop results of `once`, the oldest first, until the limits hold; return whether they do.
+   *
+   * Only calls with a result may be dropped.
+   */
+  makeRoom(count: number, size: number): boolean {
+    let excess = this.calls.reduce((sum, call) => sum + sizeOf(call), 0) - size
+    let number = this.calls.length - count
+    const dropped = new Set<string>()
+    for (const call of this.calls) {
+      if (excess <= 0 && number <= 0) break
+      if (call.kind !== 'once' || isOpen(call)) continue
+      dropped.add(call.key)
+      excess -= sizeOf(call)
+      number--
+    }
+    this.remove(dropped)
+    return excess <= 0 && number <= 0
+  }
+
+  /** Return the fields to save. */
+  toJSON(): object {
+    return withoutDefaults({ ...this.fields, calls: this.calls.map(withoutDefaults) })
+  }
+}
+
+/** Return a recorded call as read from JSON. */
+export function readCall(value: unknown): Call {
+  return CALL.parse(value)
+}
+
+/** Whether a call is not final. */
+export function isOpen({ status }: Call): boolean {
+  return status !== 'done' && status !== 'failed'
+}
+
+/** Return the number of bytes that count against MAX_EFFECT_BYTES. */
+function sizeOf(call: Call): number {
+  return Buffer.byteLength(canonical([call.arguments, call.result]))
+}
+
+function withoutDefaults(fields: object): object {
+  const isDefault = ([name, value]: [string, unknown]) => {
+    return Object.entries(DEFAULTS).some(([other, unset]) => name === other && value === unset)
+  }
+  return Object.fromEntries(Object.entries(fields).filter((field) => !isDefault(field)))
+}
+
+/** Return a random id of 32 hex digits. */
+export function newId(): string {
+  return randomUUID().replaceAll('-', '')
+}
+
+/** Return the digest of a call with canonical arguments. */
+export function digestOf(tool: string, args: string): string {
+  return sha256(`${tool}\n${args}`)
+}
+
+/** Return the key of a call of `once`: a repetition of its turn has the same key. */
+export function keyOf(section: Section, identity: string, digest: string, ordinal: number): string {
+  return sha256(canonical([section.fields.id, identity, digest, ordinal])).slice(0, 32)
+}
+
+function sha256(text: string): string {
+  return createHash('sha256').update(text).digest('hex')
+}

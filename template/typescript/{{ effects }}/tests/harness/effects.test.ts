@@ -1,0 +1,339 @@
+// Effects happen once: after the commit, or in the turn with a recorded result.
+
+import assert from 'node:assert/strict'
+import { beforeEach, describe, test, type TestContext } from 'node:test'
+
+import { z } from 'zod'
+
+import { Capability } from '../../src/harness/capability.ts'
+import { Effects } from '../../src/harness/effects/capability.ts'
+import { EffectFunction, FUNCTIONS, register } from '../../src/harness/effects/functions.ts'
+import { Rejected } from '../../src/harness/effects/index.ts'
+import { Outbox } from '../../src/harness/effects/outbox.ts'
+import type { Call } from '../../src/harness/effects/records.ts'
+import type { SessionStore } from '../../src/harness/sessions/session_store.ts'
+import { type AgentResponse, captureLog, Client, run, SESSION, until } from './client.ts'
+import { Clock } from './clock.ts'
+import { Receiver } from './receiver.ts'
+import { type Answer, fail, reply, toolCall, wait } from './script.ts'
+import { Shop } from './shop.ts'
+
+const PAY = toolCall('pay', { order: '7' })
+const PAY_AGAIN = toolCall('pay', { order: '7' }, 'other')
+const SEND = toolCall('send', { to: 'ada' })
+const TICKET = toolCall('ticket', { title: 'Lamp' }, 'ticket')
+const BROKEN = fail(new Error('broken'))
+
+let receiver: Receiver
+
+beforeEach(() => {
+  receiver = new Receiver()
+})
+
+/** Return a process of the agent; `store` has the sessions of another process. */
+function makeClient(script: Answer[], values: object = {}, store?: SessionStore): Client {
+  FUNCTIONS.clear()
+  return new Client(script, values, (settings, load) => {
+    const shop = new Shop(settings, [], load)
+    const shared = new Capability(settings, [], load)
+    shop.receiver = receiver
+    if (store) shared.sessionStore = () => store
+    return [shared, new Effects(settings, [], load), shop]
+  })
+}
+
+/** Return a new process with the sessions of a process that was killed. */
+function restart({ runtime }: Client, ...script: Answer[]): Client {
+  return makeClient(script, {}, runtime.sessions.store)
+}
+
+function outboxOf({ runtime }: Client): Outbox {
+  return runtime.capabilities.find((capability) => capability instanceof Effects)!.outbox
+}
+
+/** Wait until all effects have run and their outcomes are saved. */
+async function finish(client: Client): Promise<void> {
+  const { running, workers } = outboxOf(client)
+  while (running.size + workers.size > 0) {
+    await Promise.allSettled([...running.values(), ...workers.values()])
+  }
+}
+
+function say(client: Client, key = '', signal?: AbortSignal): Promise<AgentResponse> {
+  return client.say('Do it.', { session: 's', ...(key && { key }), ...(signal && { signal }) })
+}
+
+/** Return the stored snapshot as text. */
+async function stored({ runtime }: Client): Promise<string> {
+  const entry = await runtime.sessions.store.load('s')
+  return entry?.snapshot ?? ''
+}
+
+async function callsOf(client: Client, session = 's'): Promise<Call[]> {
+  return client.runtime.sessions.openForWork(session, async ({ records }) => {
+    const { calls = [] } = (records.effects ?? {}) as { calls?: Call[] }
+    return calls
+  })
+}
+
+/** Simulate the end of a process right after each commit. */
+function stopWatching(context: TestContext): () => void {
+  const { mock } = context.mock.method(Outbox.prototype, 'watch', () => {})
+  return () => mock.restore()
+}
+
+describe('a scheduled call', () => {
+  test('runs after the commit, and the next turn shows its result', async () => {
+    const client = makeClient([SEND, reply('It will be sent.'), reply('It was sent.')])
+    assert.equal((await say(client)).turn, 1)
+    assert.match(await stored(client), /Scheduled/)
+    await finish(client)
+    assert.equal(receiver.count('send'), 1)
+    const { text } = await client.stream('Was it sent?', { session: 's' })
+    assert.match(text, /event: data\ndata: \{"name":"effect"/)
+    assert.match(text, /"status":"done","result":"send 1"/)
+    assert.match(await stored(client), /Done after the turn was saved: send 1/)
+    assert.doesNotMatch(await stored(client), /Scheduled|records/)
+    await say(client)
+    await finish(client)
+    assert.equal(receiver.count('send'), 1)
+  })
+
+  test('of a failed turn does not run', async () => {
+    const client = makeClient([SEND, BROKEN])
+    assert.equal((await say(client)).error, 'model_failed')
+    await finish(client)
+    assert.deepEqual(receiver.calls, [])
+  })
+
+  test('runs in order, and is retried with the same key', async (context) => {
+    receiver.errors.push(new Error('down'), new Error('down'))
+    const clock = new Clock(context)
+    const client = makeClient([[SEND, TICKET], reply('Done.')])
+    await say(client)
+    await until(() => {
+      clock.advance(1)
+      return receiver.calls.length === 4
+    })
+    await finish(client)
+    const tools = receiver.calls.map(([tool]) => tool)
+    assert.deepEqual(tools, ['send', 'send', 'send', 'ticket'])
+    assert.equal(new Set(receiver.calls.map(([, key]) => key)).size, 2)
+  })
+
+  const failures: [Error, string][] = [
+    [new Rejected('No such address.'), 'No such address.'],
+    [new TypeError('secret'), 'TypeError'],
+  ]
+  for (const [error, reason] of failures) {
+    test(`fails finally with ${error.name}, and the model gets the reason`, async () => {
+      receiver.errors.push(error)
+      const client = makeClient([SEND], { effectRetrySeconds: 0 })
+      await say(client)
+      await finish(client)
+      await say(client)
+      const text = 'This failed after the turn was saved, and is not retried: '
+      assert.ok((await stored(client)).includes(text + reason))
+      assert.equal(receiver.count('send'), 1)
+    })
+  }
+
+  test('is continued by another process when the first has ended', async (context) => {
+    const watchAgain = stopWatching(context)
+    const client = makeClient([SEND])
+    await say(client)
+    watchAgain()
+    const other = restart(client)
+    outboxOf(other).ended.add(outboxOf(client).id)
+    await say(other)
+    await finish(other)
+    assert.equal(receiver.count('send'), 1)
+  })
+
+  test('is left to the process that has claimed it', async (context) => {
+    stopWatching(context)
+    const client = makeClient([SEND])
+    await say(client)
+    const other = restart(client)
+    await say(other)
+    assert.ok(((await outboxOf(other).step('s')) ?? 0) > 0)
+    assert.deepEqual(receiver.calls, [])
+  })
+
+  test('is not in a fork, and not in a replaced turn', async (context) => {
+    const watchAgain = stopWatching(context)
+    const client = makeClient([SEND])
+    await say(client)
+    await client.post({ fork: 'copy', at_turn: 1 }, { [SESSION]: 's' })
+    await client.post({ prompt: 'Do not.', replace_turn: 1 }, { [SESSION]: 's' })
+    watchAgain()
+    for (const session of ['s', 'copy']) outboxOf(client).watch(session)
+    await finish(client)
+    assert.deepEqual(receiver.calls, [])
+  })
+
+  test('waits for its function', async (context) => {
+    stopWatching(context)
+    const client = makeClient([SEND])
+    await say(client)
+    const send = FUNCTIONS.get('send')!
+    FUNCTIONS.delete('send')
+    assert.ok(await outboxOf(client).step('s'))
+    const inputSchema = z.object({ address: z.string() })
+    const changed = { name: 'send', kind: 'after_commit', schema: inputSchema } as const
+    register({ ...changed, run: () => 'sent' })
+    assert.ok(await outboxOf(client).step('s'))
+    const calls = await callsOf(client)
+    assert.deepEqual(
+      calls.map(({ status }) => status),
+      ['scheduled'],
+    )
+    FUNCTIONS.set('send', send)
+    assert.equal(await outboxOf(client).step('s'), 0)
+    assert.equal(receiver.count('send'), 1)
+  })
+
+  test('is finished at the end of the process', async () => {
+    const client = makeClient([SEND])
+    await say(client)
+    await outboxOf(client).close(30)
+    assert.equal(receiver.count('send'), 1)
+    const [call] = await callsOf(client)
+    assert.equal(call?.status, 'done')
+    assert.deepEqual(call.arguments, {})
+  })
+})
+
+describe('a call in the turn', () => {
+  test('gets its recorded result when the turn is repeated', async () => {
+    const client = makeClient([PAY, BROKEN, PAY, reply('Paid.')])
+    assert.equal((await say(client, 'k')).error, 'model_failed')
+    assert.equal((await say(client, 'k')).turn, 1)
+    assert.equal(receiver.count('pay'), 1)
+    assert.match(await stored(client), /pay 1/)
+  })
+
+  test('adds two saves to its turn', async (context) => {
+    const client = makeClient([reply('ok'), PAY, reply('ok')])
+    const { mock } = context.mock.method(client.runtime.sessions.store, 'save')
+    await say(client)
+    assert.equal(mock.callCount(), 1)
+    await say(client)
+    assert.equal(mock.callCount(), 4)
+  })
+
+  test('has its effect for each call of the model', async () => {
+    const client = makeClient([[PAY, PAY_AGAIN], PAY, reply('ok')])
+    assert.equal((await say(client)).turn, 1)
+    assert.equal(receiver.count('pay'), 3)
+    assert.equal(new Set(receiver.calls.map(([, key]) => key)).size, 3)
+  })
+
+  test('finishes when the turn is cancelled', async () => {
+    const client = makeClient([PAY, [wait(), reply('ok')], PAY, reply('ok')])
+    const caller = new AbortController()
+    const response = say(client, 'k', caller.signal).catch(() => {})
+    await until(() => client.model.conversations.length === 2)
+    caller.abort()
+    await response
+    await finish(client)
+    assert.equal((await say(client, 'k')).turn, 1)
+    assert.equal(receiver.count('pay'), 1)
+  })
+
+  test('runs again after an error if it had no effect', async () => {
+    receiver.errors.push(new Error('reset'))
+    const client = makeClient([PAY, PAY, reply('ok')])
+    assert.equal((await say(client)).turn, 1)
+    assert.equal(receiver.count('pay'), 2)
+  })
+
+  test('is refused after an unknown outcome until a person settles it', async (context) => {
+    const log = captureLog(context)
+    receiver.errors.push(new Error('reset'))
+    receiver.hasReconcile = false
+    const client = makeClient([PAY, PAY, reply('ok'), PAY, reply('ok'), PAY, reply('ok')])
+    await say(client)
+    await say(client)
+    assert.equal(receiver.count('pay'), 1)
+    const [, key = ''] = receiver.calls[0]!
+    assert.ok((await stored(client)).includes(`A person must settle effect ${key}`))
+    assert.ok(log.join('\n').includes(`effect ${key} of pay: its outcome is unknown`))
+    outboxOf(client).outcomesOf('s').set(key, { status: 'removed' })
+    await outboxOf(client).save('s')
+    await say(client)
+    assert.equal(receiver.count('pay'), 2)
+  })
+
+  test('of an ended process is reconciled', async () => {
+    receiver.gate = new Promise(() => {})
+    const client = makeClient([PAY, BROKEN])
+    const response = say(client, 'k')
+    await until(() => receiver.begun === 1)
+    await outboxOf(client).close(0)
+    assert.equal((await response).error, 'model_failed')
+    receiver.gate = Promise.resolve()
+    const other = restart(client, PAY, reply('Later.'), PAY, reply('ok'))
+    await say(other, 'k1')
+    assert.match(await stored(other), /may still be running/)
+    assert.deepEqual(receiver.calls, [])
+    outboxOf(other).ended.add(outboxOf(client).id)
+    await say(other, 'k')
+    assert.equal(receiver.count('pay'), 1)
+  })
+
+  test('is refused at the limits, and old results are dropped', async (context) => {
+    stopWatching(context)
+    const script = [PAY, reply('ok'), PAY, reply('ok'), [SEND, TICKET, PAY], reply('ok')]
+    const client = makeClient(script, { maxEffects: 2 })
+    for (let turn = 1; turn <= 3; turn++) await say(client)
+    const calls = await callsOf(client)
+    const scheduled = calls.filter(({ status }) => status === 'scheduled')
+    assert.deepEqual(
+      scheduled.map(({ tool }) => tool),
+      ['send', 'ticket'],
+    )
+    assert.match(await stored(client), /pay did not run/)
+  })
+})
+
+describe('a mistake', () => {
+  const schema = z.object({})
+  const fields = { name: 'refund', kind: 'once', schema } as const
+
+  test('in a function is one clear sentence', () => {
+    function* refund() {}
+    assert.throws(() => register({ ...fields, run: refund }), /refund is a generator/)
+  })
+
+  test('in a name is one clear sentence', () => {
+    FUNCTIONS.clear()
+    register({ ...fields, run: () => 'ok' })
+    const again = () => register({ ...fields, run: () => 'ok' })
+    assert.throws(again, /Two effects have the name refund/)
+  })
+
+  test('in arguments is one clear sentence', async () => {
+    const weighed = z.object({ kilos: z.string().transform(Number) })
+    const effect = new EffectFunction({ ...fields, schema: weighed, run: () => 'ok' })
+    const message = /The arguments of refund cannot be saved as JSON, so it did not run\./
+    await assert.rejects(effect.serialize({ kilos: 7 }), message)
+  })
+
+  test('of a receiver shows no arguments in the log', async (context) => {
+    const log = captureLog(context)
+    receiver.errors.push(new Error('secret'))
+    const call = toolCall('send', { to: 'secret' })
+    const client = makeClient([call, reply('ok')], { effectRetrySeconds: 0 })
+    await say(client)
+    await finish(client)
+    assert.match(log.join('\n'), /effect send/)
+    assert.doesNotMatch(log.join('\n'), /secret/)
+  })
+})
+
+test('a command without a session store says so', () => {
+  const { status, stderr } = run(['effects', 'list'], '')
+  assert.equal(status, 1)
+  assert.match(stderr, /^Error: Sessions are in the process of the agent/)
+})

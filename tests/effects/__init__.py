@@ -1,0 +1,1 @@
+"""Effects of tools, against a service that counts the calls: no committed call is lost."""
