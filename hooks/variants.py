@@ -17,6 +17,7 @@ EXTRAS = (
     "evals",
     "ai-sdk-ui",
     "ui",
+    "background",
 )
 # Without the default model of each framework, which the plain render has.
 MODELS = {

@@ -65,7 +65,8 @@ SAMPLES = [{"strands-python", "vercel-typescript"}, {"vercel-python", "strands-t
 
 # Tests of what an answer adds, and others that take long: the usual run has each in one language.
 HALVED = (
-    *("auth/", "bedrock/", "conformance/", "deploy/", "evals/", "mcp/", "memory/", "stores/"),
+    *("auth/", "background/", "bedrock/", "conformance/", "deploy/", "evals/", "mcp/", "memory/"),
+    "stores/",
     *("cli/test_terminal", "memory_collections/test_versions", "renders/test_first_hour"),
     *("renders/test_own_capabilities", "renders/test_tracing", "ui/", "updates/test_matrix"),
 )

@@ -121,10 +121,25 @@ class Issuer(ThreadingHTTPServer):
         key: Any = None,
         **more: object,
     ) -> str:
-        """A token of the issuer, or one that another key has signed."""
+        """A token of the issuer, or one that another key has signed.
+
+        A header field or claim that is None is left out.
+        """
         algorithm, own = self.keys[id]
-        headers = {"kid": id, **(head or {})}
+        fields = {"kid": id, **(head or {})}
+        headers = {name: value for name, value in fields.items() if value is not None}
         return jwt.encode(self.claims(sub, **more), key or own, algorithm, headers=headers)
+
+    def eddsa(self, head: Mapping[str, object], **claims: object) -> str:
+        """A token with exactly this header, signed with the key "eddsa"."""
+        text = f"{encoded(head)}.{encoded(self.claims('ada', **claims))}"
+        signature = self.keys["eddsa"][1].sign(text.encode())
+        return f"{text}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}"
+
+    def publish(self, *keys: object, prefix: bytes = b"") -> None:
+        """Publish exactly these keys."""
+        body = json.dumps({"keys": keys}).encode()
+        self.wrong = {**self.wrong, "/keys": (200, prefix + body)}
 
     def unsigned(self, sub: object) -> str:
         return f"{encoded({'alg': 'none', 'kid': 'rs256'})}.{encoded(self.claims(sub))}."

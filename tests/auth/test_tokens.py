@@ -93,6 +93,13 @@ def test_foreign_and_invalid_tokens_are_refused(server: Server, issuer: Issuer) 
     tokens = {
         "it is not valid": [
             issuer.token("ada", head={"crit": ["x"], "x": 1}),
+            issuer.token("ada", head={"crit": ["b64"], "b64": True}),
+            *(
+                issuer.eddsa({"alg": "EdDSA", "kid": "eddsa"}, **{name: value})
+                for name in ("exp", "iat", "nbf")
+                for value in (str(now + 30), True, [now], 10**400)
+            ),
+            issuer.eddsa({"alg": "EdDSA", "kid": 7}),
             "garbage",
             "a.b.c",
             f"{own}==",
@@ -114,7 +121,10 @@ def test_foreign_and_invalid_tokens_are_refused(server: Server, issuer: Issuer) 
             issuer.token("ada", head={"kid": "es256"}),
         ],
         "it has expired": [issuer.token("ada", exp=now - 90)],
-        "it is not valid yet": [issuer.token("ada", nbf=now + 90)],
+        "it is not valid yet": [
+            issuer.token("ada", nbf=now + 90),
+            issuer.token("ada", iat=now + 90),
+        ],
         "it is from a different issuer": [issuer.token("ada", iss="https://example.com")],
         "it is for a different audience": [
             issuer.token("ada", aud="other"),
@@ -150,7 +160,12 @@ def test_foreign_and_invalid_tokens_are_refused(server: Server, issuer: Issuer) 
 
 KEY = "the issuer has no such key"
 # What both languages may say of a token that is malformed in more than one way.
-LIKE = ("it is not valid", "its signature algorithm is not accepted", "its signature is wrong")
+LIKE = (
+    "it is not valid",
+    "it is not valid yet",
+    "its signature algorithm is not accepted",
+    "its signature is wrong",
+)
 
 
 def test_ping_needs_no_token_and_all_else_does(server: Server, issuer: Issuer) -> None:
@@ -289,6 +304,7 @@ def test_an_issuer_that_was_never_reached_is_asked_again(fleet: Fleet, own_issue
                 "https://example.com/\nx",
             )
         ),
+        ({"AUTH_JWKS_URI": "http://keys.internal/"}, "an https address"),
         ({"AUTH_AUDIENCE": ","}, "names with commas between them"),
     ],
 )

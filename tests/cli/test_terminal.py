@@ -18,7 +18,7 @@ from hooks.variants import TARGETS as VARIANTS
 from tests.conformance.client import SESSION, Exchange
 from tests.conformance.prompt_cache import Usage
 from tests.conformance.provider import PATIENCE, Provider
-from tests.conformance.steps import CUT, HANG, Call, Hold, Step
+from tests.conformance.steps import CUT, HANG, Call, Hold, Step, Think
 from tests.conformance.targets import SHARED, TARGETS, Target, with_own_agent
 from tests.installed import (
     NODE,
@@ -153,6 +153,30 @@ def test_a_call_of_a_tool_is_one_dim_line(chat: PseudoTerminal, provider: Provid
     assert len(bad) <= 25 + 80
     assert "Three." in shown
     assert re.search(rf"\x1b\[2m{re.escape(good)}{OFF}", chat.seen)
+
+
+def test_reasoning_is_dim_and_above_the_reply(talk: Talk, provider: Provider) -> None:
+    words = "several " * 30
+    step: Step = [Think("I **wonder**.\n\nSo "), Think(words), "It is ", "**two**."]
+    chat = talk()
+    chat.resize(40)
+    provider.script("Think.", step)
+    chat.type(f"Think.{ENTER}")
+    chat.expect(r"It is two\.\r\n")
+    chat.expect(PROMPT)
+    lines = chat.lines[chat.lines.index("I **wonder**.") : -2]
+    assert max(map(len, lines)) <= 40
+    assert " ".join(lines) == f"I **wonder**. So {words}It is two."
+    assert re.search(rf"\x1b\[2mI \*\*wonder\*\*\.{OFF}\r\n", chat.seen)
+    between = re.search(
+        rf"several ?{OFF}(\r\n(?:(?!several).)*)It is \x1b\[1mtwo{OFF}", chat.seen, re.DOTALL
+    )
+    assert between, chat.seen
+    assert between[1].count("\r\n") == 2, "a blank line"
+    quiet = talk(REASONING="0")
+    provider.script("Think.", step)
+    quiet.type(f"Think.{ENTER}")
+    assert "wonder" not in quiet.expect(PROMPT)
 
 
 def test_a_spinner_turns_until_the_first_text(chat: PseudoTerminal, provider: Provider) -> None:
@@ -494,6 +518,8 @@ def test_one_question_prints_the_reply_and_nothing_else(
     assert ask("--", "-h\nor quit?") == (0, "You said: -h\nor quit?\n", "")
     provider.script("Show.", REPLY, endless=True)
     assert ask("Show.", "--session", "s") == (0, "".join(REPLY), "")
+    provider.script("Think.", [Think("I wonder."), "Yes."])
+    assert ask("Think.") == (0, "Yes.\n", "")
     provider.script("Half.", ["Half a reply", CUT])
     code, shown, error = ask("Half.")
     assert (code, shown) == (1, "Half a reply\n")

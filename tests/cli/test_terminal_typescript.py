@@ -31,7 +31,7 @@ for await (const line of createInterface({ input: process.stdin })) {
   Object.assign(process.stdout, { columns, rows })
   const written = []
   process.stdout.write = (text) => written.push(Buffer.from(text).toString())
-  const markdown = new LiveMarkdown()
+  const markdown = new LiveMarkdown(false)
   for (const chunk of chunks) {
     markdown.add(chunk)
     mock.timers.tick(100)

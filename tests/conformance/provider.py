@@ -42,6 +42,7 @@ TRANSCRIPT = "<transcript>"  # begins a prompt that asks for a summary
 TOO_LONG = Refuse(
     400, "context_length_exceeded", text="This model's maximum context length is 8192 tokens."
 )
+FILE = re.compile("iVBORw0KGgo|R0lGOD|JVBERi0")  # the base64 of PNG, GIF and PDF
 PATIENCE = 60.0  # seconds until a test that waits for something says what never came
 
 
@@ -86,6 +87,7 @@ class Provider:
         self.summarize: Callable[[str], Step] = facts_of
         self.window: int | None = None  # characters of a request that the models can read
         self.too_long: Step = [TOO_LONG]  # what longer ones get
+        self.unread: Step | None = None  # what requests with an image or a PDF get
         self.key: str | None = None  # the only valid one; None: each wire looks itself
         self.models: set[str] | None = None  # the only ones that exist
         self._scripts: dict[str, deque[Step]] = {}
@@ -139,6 +141,8 @@ class Provider:
             steps = self._scripts.get(call.prompt)
             if self.window is not None and call.size > self.window:
                 step = self.too_long
+            elif self.unread is not None and FILE.search(repr(request)):
+                step = self.unread
             elif steps:
                 step = steps[0] if stays(steps[0]) else steps.popleft()
             else:

@@ -80,6 +80,12 @@ class Server:
                     return "".join(self._lines)
             time.sleep(0.001)
 
+    @property
+    def megabytes(self) -> float:
+        """The memory of the process, on Linux."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        return int(re.findall(r"VmRSS:\s+(\d+) kB", status)[0]) / 1024
+
     def send(
         self,
         body: object = None,

@@ -32,6 +32,11 @@ J = "application/json"
         (f"{E}, {J}", E),
         (f"{J}, {E}", E),
         (f"{J},{E};q=0.1", E),
+        (f"{J};q=0", E),
+        (f"{J}; Q = 0.000, */*", E),
+        (f"{J};q=0.001", J),
+        (f"{J}, {E};q=0", J),
+        (f"{E};q=0, */*", J),
     ],
 )
 def test_events_win_over_json_and_nothing_means_events(

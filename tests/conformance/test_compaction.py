@@ -19,6 +19,7 @@ from tests.conformance.steps import CUT, HANG, Call, End, Hold, Refuse, Step
 from tests.conformance.targets import Target, compacting, with_own_agent
 from tests.conformance.waiting import ASKED, answer, delete, ids, order, runs
 from tests.conformance.wires import Entry
+from tests.support.files import PDF, png, sent
 
 pytestmark = pytest.mark.about("turns")
 
@@ -278,16 +279,22 @@ def test_a_session_that_is_too_large_keeps_its_summary_and_not_its_oldest_turn(
 
 
 @pytest.mark.slow
-def test_a_summary_gets_the_kind_of_an_image_that_a_tool_answers_with_and_no_bytes(
+def test_a_summary_gets_the_kinds_and_names_of_files_and_no_bytes(
     target: Target, open_fleet: OpenFleet, provider: Provider
 ) -> None:
     with open_fleet(compacting(with_own_agent(target), "approval")) as fleet:
         chat = Chat(fleet.fresh(HISTORY_MESSAGES=MOST), provider)
         chat.say("Look.", [Call("photo", {})], ["A gif."])
+        files = [sent("a.png", "image/png", png()), sent("report.pdf", "application/pdf", PDF)]
+        assert chat.post({"prompt": f"Read.{chat.tag}", "files": files}).turn == 2
         fill(chat)
         (call, *_) = summaries_for(chat)
         transcript = str(chat.history(call)[0][1])
         assert 'Tool "photo" was called with "{}", and returned "[image]\\na photo"' in transcript
+        assert 'User: "[A file: report.pdf]"' in transcript
+        assert re.search(r'User: "\[A file: (a\.png|image/png)\]"', transcript)
+        for start in ("iVBOR", "R0lGOD", "JVBERi0"):
+            assert start not in repr(call.request)
 
 
 def test_an_approval_that_comes_when_the_history_is_full_runs_its_tool_once(

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,8 @@ def assert_refused(exchange: Exchange, status: int, error: str) -> None:
     reply = exchange.reply(keep=True)
     assert_failed(reply, status, error, None)
     assert reply.headers["Connection"] == "close"
+    age = time.time() - parsedate_to_datetime(reply.headers["Date"]).timestamp()
+    assert -1 < age < 60
     assert rest_of(exchange) == b""
     exchange.leave()
 
@@ -232,14 +235,40 @@ REFUSED = {
     "a folded header": HEAD + b"X-Other: 1\r\n 2\r\n" + SIZE + b"\r\n" + BODY,
     "version 1.2": HEAD.replace(b"1.1", b"1.2") + SIZE + b"\r\n" + BODY,
     "version 3.0": HEAD.replace(b"1.1", b"3.0") + SIZE + b"\r\n" + BODY,
-    "a large header": HEAD + SIZE + b"X-Other: " + b"x" * 20_000 + b"\r\n\r\n" + BODY,
-    "an endless header": HEAD + SIZE + b"X-Other: " + b"x" * 20_000,
+    "a tunnel": b"CONNECT 127.0.0.1:80 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
 }
 
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_a_request_that_others_may_read_differently_is_refused(server: Server, what: str) -> None:
     assert_refused(sent(server, REFUSED[what]), 400, "invalid_request")
+
+
+LARGE = {
+    "a large header": HEAD + SIZE + b"X-Other: " + b"x" * 20_000 + b"\r\n\r\n" + BODY,
+    "an endless header": HEAD + SIZE + b"X-Other: " + b"x" * 20_000,
+    "many headers": HEAD + SIZE + b"X-Other: 1234567890\r\n" * 1_000 + b"\r\n" + BODY,
+    "a long path": b"GET /" + b"x" * 20_000,
+    "large trailers": HEAD + CHUNKED + b"\r\n" + CHUNKS[:-2] + b"X-Other: 1234567890\r\n" * 1_000,
+}
+
+
+@pytest.mark.parametrize("what", LARGE)
+def test_a_head_above_the_limit_gets_431(server: Server, what: str) -> None:
+    assert_refused(sent(server, LARGE[what]), 431, "head_too_large")
+
+
+def test_a_client_may_wait_for_100_and_other_expectations_are_ignored(server: Server) -> None:
+    exchange = sent(server, HEAD + b"Expect: 100-continue\r\n" + SIZE + b"\r\n")
+    expected = b"HTTP/1.1 100 Continue\r\n\r\n"
+    received = b""
+    while len(received) < len(expected):
+        received += exchange.socket.recv(len(expected) - len(received))
+    assert received == expected
+    exchange.write(BODY)
+    assert exchange.reply().status == 200
+    other = HEAD + b"Expect: something\r\n" + SIZE + b"\r\n" + BODY
+    assert sent(server, other).reply().status == 200
 
 
 HOSTS = {

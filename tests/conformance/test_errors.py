@@ -51,7 +51,7 @@ def broken(server: Server, *checks: str) -> Reply:
     if "key" in checks:
         headers[KEY] = "no good"
     method = "PUT" if "method" in checks else "POST"
-    path = "/invocations/" if "route" in checks else "/invocations"
+    path = "/invocations//" if "route" in checks else "/invocations"
     return server.send(content, headers, method=method, path=path).reply()
 
 
@@ -93,7 +93,7 @@ def test_the_owner_is_looked_at_after_the_request_and_before_the_queue(
 
 @pytest.mark.parametrize(
     "path",
-    ["/", "/invocations/", "//invocations", "/Invocations", "/ping/", "/invocations/x", "/ws"],
+    ["/", "/invocations//", "//invocations", "/Invocations", "/ping/", "/invocations/x", "/ws"],
 )
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_paths_are_exact(server: Server, method: str, path: str) -> None:
@@ -108,6 +108,15 @@ def test_invocations_are_posted(server: Server, method: str) -> None:
     assert reply.headers["Allow"] == "POST"
 
 
+def test_a_slash_after_invocations_changes_nothing(server: Server) -> None:
+    path = "/invocations/"
+    reply = server.send({"prompt": "Hello."}, path=path).reply()
+    assert (reply.status, reply.text) == (200, "You said: Hello.")
+    reply = server.send(None, method="GET", path=path).reply()
+    assert (reply.status, reply.headers["Allow"]) == (405, "POST")
+    assert server.send({"prompt": "Hello."}, path=f"{path}/").reply().status == 404
+
+
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
 def test_pings_are_got(server: Server, method: str) -> None:
     reply = server.send(None, method=method, path="/ping").reply()
@@ -115,18 +124,28 @@ def test_pings_are_got(server: Server, method: str) -> None:
     assert "GET" in reply.headers["Allow"].replace(" ", "").split(",")
 
 
-@pytest.mark.parametrize("value", ["a", "0", "A-_9", "x" * 256])
+@pytest.mark.parametrize(
+    "value", ["a", "0", "A-_9", "x" * 256, "-" * 33, "user@example.com/a b:c%2F_#1 (x)*", "~" * 256]
+)
 def test_a_session_id_is_echoed(server: Server, value: str) -> None:
     assert server.post({"prompt": "Hello."}, {SESSION: value}).session == value
 
 
 @pytest.mark.parametrize(
     "value",
-    ["", "-a", "_a", "a b", "a/b", "a.b", "a:b", "../a", "x" * 257, "\u00e9", "a\tb", 'a"b', "a;b"],
+    [
+        *("", "-a", "_a", "a b", "a/b", "a.b", "a:b", "../a", "x" * 257, "\u00e9", "a\tb", 'a"b'),
+        *("a;b", "a/" * 16, "a/" * 129, "\u00e9" * 40, "a" * 20 + "\t" + "b" * 20),
+    ],
 )
 def test_a_bad_session_id_is_not_echoed(server: Server, value: str) -> None:
     reply = server.post({"prompt": "Hello."}, {SESSION: value})
     assert_failed(reply, 400, "invalid_session_id", None)
+
+
+def test_two_session_ids_are_refused(server: Server) -> None:
+    headers = [(SESSION, "a" * 33), (SESSION, "b" * 33)]
+    assert_failed(server.post({"prompt": "Hello."}, headers), 400, "invalid_session_id", None)
 
 
 @pytest.mark.parametrize("header", [USER, ACTOR])

@@ -30,6 +30,7 @@ from tests.conformance.steps import (
 )
 from tests.conformance.targets import TARGETS, Target
 from tests.conformance.test_logs import lines
+from tests.support.files import png, sent
 
 pytestmark = pytest.mark.slow
 
@@ -183,6 +184,32 @@ def test_where_both_fail_the_second_says_why(chat: Chat, status: int, is_busy: b
     assert "503" in why
     assert "outcome=model_failed" in failed
     assert str(status) in failed
+
+
+BLIND: Step = [Refuse(400, text="This model doesn't support the image content block.")]
+NO_IMAGES = "The model does not read images."
+
+
+def look(chat: Chat, first: Step, second: Step) -> Any:
+    """Send a photo to models with these steps; the first is asked once, and with each retry."""
+    script(chat, "Look.", [first], second)
+    return chat.post({"prompt": f"Look.{chat.tag}", "files": [sent("a.png", "image/png", png())]})
+
+
+def test_a_file_that_the_first_model_does_not_read_calls_no_second_model(chat: Chat) -> None:
+    reply = look(chat, BLIND, ANSWER)
+    assert_failed(reply, 415, "unsupported_file", chat.session)
+    assert reply.json["error"]["message"].startswith(NO_IMAGES)
+    assert asked(chat, "Look.") == [FIRST]
+    assert chat.recalled() == []
+
+
+def test_a_file_that_the_second_model_does_not_read_fails_the_turn(chat: Chat) -> None:
+    reply = look(chat, [Refuse(503)], BLIND)
+    assert_failed(reply, 415, "unsupported_file", chat.session)
+    assert reply.json["error"]["message"].startswith(NO_IMAGES)
+    assert asked(chat, "Look.") == [FIRST, SECOND]
+    assert chat.recalled() == []
 
 
 def test_the_second_model_that_breaks_off_fails_the_turn(chat: Chat) -> None:

@@ -144,6 +144,25 @@ def test_a_session_that_is_full_drops_the_oldest_files(fleet: Fleet, chat: Chat)
     assert (reply.status, reply.error) == (413, "session_too_large")
 
 
+def test_files_leave_the_history_with_their_turn(fleet: Fleet, chat: Chat) -> None:
+    small = chat.elsewhere(fleet.shared(HISTORY_MESSAGES=4))
+    assert say(small, "One.", PHOTO).turn == 1
+    assert small.say("Two.").turn == 2
+    assert files_in(small, "Two.") == [("image/png", PHOTO[2])]
+    for number, text in enumerate(("Three.", "Four."), 3):
+        assert small.say(text).turn == number
+    assert files_in(small, "Four.") == []
+
+
+def test_the_characters_of_a_history_do_not_include_files(fleet: Fleet, chat: Chat) -> None:
+    small = chat.elsewhere(fleet.shared(HISTORY_CHARS=10_000))
+    large = ("large.pdf", "application/pdf", PDF + b"a" * 50_000)
+    assert say(small, "One.", large).turn == 1
+    assert small.say("Two.").turn == 2
+    assert small.say("Three.").turn == 3
+    assert files_in(small, "Three.") == [large[1:]]
+
+
 def test_a_name_is_only_a_name(chat: Chat) -> None:
     name = "../../etc/a\x1b[31m\n\ud800/photo\x00.png"
     body = {"prompt": "Look.", "files": [{**sent(*PHOTO), "media_type": "image/gif", "name": name}]}

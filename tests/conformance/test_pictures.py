@@ -1,6 +1,7 @@
 """Tools that answer with an image: it is committed as what it was, and the model sees it again."""
 
 import subprocess
+from base64 import b64encode
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.conformance.server import Fleet
 from tests.conformance.steps import Call
 from tests.conformance.waiting import ASKED, answer, delete, ids
 from tests.installed import installed
+from tests.support.files import PDF, sent
 
 PHOTO = "R0lGODlh/wA="  # the bytes of the tool in base64
 
@@ -35,6 +37,15 @@ def test_an_image_waits_with_the_call_beside_it(approvals: Fleet, provider: Prov
     assert answer(chat, ids(reply)).json["turn"] == 1
     told = [call.request["messages"] for call in provider.calls if chat.tag in repr(call.request)]
     assert PHOTO in repr(told[-1])
+
+
+def test_the_files_of_a_prompt_wait_with_its_call(approvals: Fleet, provider: Provider) -> None:
+    chat = Chat(approvals.shared(), provider)
+    chat.script(ASKED, [delete(chat)], ["Deleted."])
+    body = {"prompt": ASKED + chat.tag, "files": [sent("report.pdf", "application/pdf", PDF)]}
+    assert answer(chat, ids(chat.post(body, JSON))).json["turn"] == 1
+    told = [call.request["messages"] for call in provider.calls if chat.tag in repr(call.request)]
+    assert [b64encode(PDF).decode() in repr(messages) for messages in told] == [True, True]
 
 
 STORED = r"""

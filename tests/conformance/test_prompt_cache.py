@@ -14,6 +14,7 @@ from tests.conformance.provider import PATIENCE, ModelCall, Provider
 from tests.conformance.server import Fleet, Server
 from tests.conformance.steps import Call
 from tests.conformance.targets import Target
+from tests.support import files
 
 pytestmark = pytest.mark.about("turns")
 VENDOR_TARGETS = [*targets.TARGETS, *targets.VENDOR_TARGETS]
@@ -59,6 +60,21 @@ def test_a_turn_reads_the_cache_of_the_previous_turn(
     assert usage.read > 0.6 * usage.total, usage
     chat.server.settle()
     assert logged(chat) == {"in": usage.total, "cached": usage.read, "out": 1}
+
+
+def test_a_turn_reads_the_cache_of_a_turn_with_files(
+    fleet: Fleet, provider: Provider, target: Target
+) -> None:
+    chat = with_cache(fleet, provider)
+    chat.say(f"1 {LONG}")
+    samples = [("a.png", "image/png", files.png()), ("b.pdf", "application/pdf", files.PDF)]
+    given = [files.sent(*sample) for sample in samples]
+    assert chat.post({"prompt": f"2 {LONG}{chat.tag}", "files": given}).turn == 2
+    chat.say(f"3 {LONG}")
+    [call] = chat.calls(f"3 {LONG}")
+    if "gateway" not in target.name:  # which caches by itself
+        # Two prompts and a reply, of three prompts and two replies.
+        assert call.usage.read > 0.58 * call.usage.total, call.usage
 
 
 def test_later_calls_of_a_turn_read_the_cache_of_its_first_call(

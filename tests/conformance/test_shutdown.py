@@ -1,11 +1,15 @@
 """SIGTERM: running turns finish, new ones are refused, and the process ends in time with 0."""
 
+import os
+import re
 import signal
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -43,7 +47,10 @@ def drained(server: Server) -> None:
         assert time.monotonic() < deadline, reply
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+SIGNALS = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
+
+
+@pytest.mark.parametrize("number", SIGNALS, ids=["SIGTERM", "SIGINT", "SIGHUP"])
 def test_an_idle_server_ends_at_once(
     server: Server, provider: Provider, number: signal.Signals
 ) -> None:
@@ -77,6 +84,58 @@ def test_a_running_turn_finishes_while_new_ones_are_refused(
     assert reply.turn == 1
     assert server.exit_code() == 0
     assert late.calls("Hello.") == []
+
+
+def test_a_signal_that_arrives_twice_is_one_signal(
+    server: Server, provider: Provider, gate: threading.Event
+) -> None:
+    running = Chat(server, provider).start("Hello.", ["Good ", Hold(gate), "bye."])
+    assert running.event() == ("message", "Good ")
+    server.signal()
+    server.signal()
+    drained(server)
+    gate.set()
+    assert running.reply().turn == 1
+    assert server.exit_code() == 0
+
+
+@pytest.mark.slow
+def test_a_signal_after_a_second_ends_the_server(
+    server: Server, provider: Provider, gate: threading.Event
+) -> None:
+    running = Chat(server, provider).start("Hello.", ["Good ", Hold(gate), "bye."])
+    assert running.event() == ("message", "Good ")
+    server.signal()
+    drained(server)
+    time.sleep(1.1)
+    server.signal()
+    assert server.exit_code() == 1
+
+
+@pytest.mark.slow
+def test_a_server_ends_with_the_parent_that_reloads_it(fleet: Fleet, tmp_path: Path) -> None:
+    target = fleet.target
+    log = tmp_path / "log.txt"
+    with log.open("wb") as output:
+        parent = subprocess.Popen(
+            [*target.command(target.project()), "--reload"],
+            cwd=tmp_path,
+            env={"PATH": os.environ["PATH"], "PORT": "0", "PYTHONUNBUFFERED": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    deadline = time.monotonic() + PATIENCE
+    while not (line := re.search(rb"Listening on http://127.0.0.1:(\d+)\n", log.read_bytes())):
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.1)
+    parent.kill()
+    parent.wait()
+    with suppress(ConnectionRefusedError):
+        while True:
+            socket.create_connection(("127.0.0.1", int(line[1]))).close()
+            assert time.monotonic() < deadline, "the child still listens"
+            time.sleep(0.1)
 
 
 @pytest.mark.slow

@@ -84,7 +84,7 @@ REQUESTS: list[Asked] = [
     post({"prompt": "Hello."}, {**BOB, "Host": "attacker.example"}),
     ("GET", "/invocations", {}, None),
     ("POST", "/ping", {}, {}),
-    ("POST", "/invocations/", BOB, {"prompt": "Hello."}),
+    ("POST", "/invocations/x", BOB, {"prompt": "Hello."}),
     ("GET", "/", {}, None),
 ]
 # Of the agent of this suite, whose turns can wait; CALL is the id of the call that waits.

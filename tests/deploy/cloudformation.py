@@ -127,7 +127,7 @@ class Stack:
                 every = {name: self._resolve(one) for name, one in value.items()}
                 return {name: one for name, one in every.items() if one is not None}
             case list():
-                return [self._resolve(one) for one in value]
+                return [one for one in map(self._resolve, value) if one is not None]
         return value
 
 

@@ -1,4 +1,4 @@
-"""The commands of docs/agentcore.md, run by a shell whose `aws` and `docker` only record them."""
+"""The commands of docs/agentcore.md, run by a shell whose `aws` and `curl` only record them."""
 
 import json
 import os
@@ -17,25 +17,28 @@ from tests.deploy.cloudformation import ACCOUNT, REGION
 
 MODELS = botocore.session.get_session()
 REGISTRY = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com"
-# What awscli adds to the operations of AWS: their options, and whether each takes a value.
-CUSTOM = {
+# What awscli adds to the operations of AWS: their options, and whether each takes values.
+CUSTOM: dict[str, dict[str, int]] = {
     "cloudformation deploy": {
-        **dict.fromkeys(("stack-name", "template-file"), 1),
-        **dict.fromkeys(("capabilities", "parameter-overrides"), 9),
+        **dict.fromkeys(("stack-name", "template-file", "capabilities", "parameter-overrides"), 1),
+        "no-fail-on-empty-changeset": 0,
     },
+    "configure get": {},
     "ecr get-login-password": {},
+    "s3 cp": {},
+    "s3 mb": {},
+    "s3 rb": {"force": 0},
 }
-GLOBAL = {"query", "output", "region", "profile"}
+WAITERS = "cloudformation wait"
+GLOBAL = {"query", "output", "region", "profile", "no-paginate"}
 
 STUB = """#!{python}
 import json, os, sys
 import jmespath
 name, words = os.path.basename(sys.argv[0]), sys.argv[1:]
-typed = sys.stdin.read() if "fileb:///dev/stdin" in words or "--password-stdin" in words else ""
+typed = sys.stdin.read() if "fileb:///dev/stdin" in words else ""
 with open(os.environ["TAKEN_DOWN"], "a") as file:
     file.write(json.dumps([[name, *words], typed]) + "\\n")
-if " ".join([name, *words]).startswith(os.environ["FAILS"]):
-    sys.exit(1)
 reply = json.loads(os.environ["REPLIES"]).get(" ".join(words[:2]))
 if "--query" in words:
     reply = jmespath.search(words[words.index("--query") + 1], reply)
@@ -69,44 +72,40 @@ class Command(NamedTuple):
         return found
 
 
-def section(project: Path) -> str:
-    """What docs/agentcore.md says before the section about a zip file."""
-    text = (project / "docs" / "agentcore.md").read_text()
-    return text.partition("\n## Without Docker\n")[0]
-
-
 def block(project: Path) -> str:
-    """All lines of that section that are to be typed."""
-    lines = [line for line in section(project).splitlines() if line.startswith("    ")]
-    return textwrap.dedent("\n".join(lines)) + "\n"
+    """All lines of docs/agentcore.md that are to be typed, without those that run a script."""
+    text = (project / "docs" / "agentcore.md").read_text()
+    lines = [line for line in text.splitlines() if line.startswith("    ")]
+    return textwrap.dedent("\n".join(it for it in lines if "    sh deploy/" not in it)) + "\n"
 
 
-def run(
-    script: str, folder: Path, replies: dict[str, Any], fails: str = "", **variables: str
-) -> list[Command]:
-    """Let a shell run a script in a folder; return what it called.
-
-    The command that begins like `fails` fails, and then the shell goes on, as a terminal does.
-    """
+def run(script: str, folder: Path, replies: dict[str, Any], **variables: str) -> list[Command]:
+    """Let a shell run a script in a folder; return what it called."""
     (folder / "bin").mkdir()
-    for name in ("aws", "docker", "curl"):
+    for name in ("aws", "curl"):
         stub = folder / "bin" / name
         stub.write_text(STUB.replace("{python}", sys.executable))
         stub.chmod(0o755)
     taken_down = folder / "taken_down"
     subprocess.run(
-        ["bash", *([] if fails else ["-euo", "pipefail"]), "-c", script],
+        ["bash", "-euo", "pipefail", "-c", script],
         cwd=folder,
-        check=not fails,
+        check=True,
         env={
             "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
             "TAKEN_DOWN": str(taken_down),
             "REPLIES": json.dumps(replies),
-            "FAILS": fails or "none",
             **variables,
         },
     )
     return [Command(*json.loads(line)) for line in taken_down.read_text().splitlines()]
+
+
+def service_of(command: Command) -> Any:
+    """AWS's model of the service of a command."""
+    name = {"s3api": "s3"}.get(command.words[1], command.words[1])
+    assert name in MODELS.get_available_services(), f"no such service: {shlex.join(command.words)}"
+    return MODELS.get_service_model(name)
 
 
 def given_to(command: Command) -> dict[str, Any]:
@@ -116,10 +115,16 @@ def given_to(command: Command) -> dict[str, Any]:
     if command.name in CUSTOM:
         allowed = CUSTOM[command.name]
         assert options.keys() - GLOBAL - {""} <= allowed.keys(), f"unknown option: {shown}"
-        return {name: words for name, words in options.items() if name in allowed}
-    service, operation = command.words[1:3]
-    assert service in MODELS.get_available_services(), f"no such service: {shown}"
-    model = MODELS.get_service_model(service)
+        found = {name: words for name, words in options.items() if name in allowed}
+        assert all(bool(words) == bool(allowed[name]) for name, words in found.items()), shown
+        return found
+    model, operation = service_of(command), command.words[2]
+    if command.name == WAITERS:
+        (waiter,) = options.pop("")
+        waiters = MODELS.get_waiter_model(model.service_name)
+        named = {xform_name(name, "-"): name for name in waiters.waiter_names}
+        assert waiter in named, f"no such waiter: {shown}"
+        operation = xform_name(waiters.get_waiter(named[waiter]).operation, "-")
     names = {xform_name(name, "-"): name for name in model.operation_names}
     assert operation in names, f"no such operation: {shown}"
     called = model.operation_model(names[operation])
@@ -133,6 +138,8 @@ def given_to(command: Command) -> dict[str, Any]:
         shape = called.input_shape.members[members[option]]
         if shape.type_name == "boolean":
             values: Any = not words
+        elif shape.type_name == "list" and shape.member.type_name == "structure":
+            values = [dict(part.split("=", 1) for part in word.split(",")) for word in words]
         elif shape.type_name == "list":
             values = words
         else:
@@ -140,6 +147,8 @@ def given_to(command: Command) -> dict[str, Any]:
             given_file = rest if has_file else []
             has_file = has_file and not given_file
             assert rest == given_file, f"too many words after --{option}: {shown}"
+        if values == "file:///dev/stdin":
+            values = command.typed
         if shape.type_name == "integer":
             values = int(values)
         if shape.type_name == "blob":

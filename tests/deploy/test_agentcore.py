@@ -19,7 +19,6 @@ import boto3
 import botocore.session
 import httpx
 import pytest
-import yaml
 from botocore.awsrequest import AWSResponse
 from botocore.exceptions import ClientError
 from urllib3 import HTTPResponse
@@ -32,10 +31,10 @@ from tests.conformance.server import Server
 from tests.conformance.targets import Target
 from tests.conformance.vendor_wires import Converse
 from tests.deploy import commands
+from tests.deploy.account import PHYSICAL
 from tests.deploy.cloudformation import (
     ACCOUNT,
     BUCKET,
-    CREATED,
     MEMORY,
     REGION,
     Stack,
@@ -60,7 +59,11 @@ RENDERS = {
         {"session_store": "valkey", "model": "anthropic", "long_term_memory": "none"},
     ),
     "fallback": ("strands-python+fallback", {"deploy": "agentcore"}),
-    "knowledge-base": ("vercel-python+knowledge-base", {"deploy": "agentcore"}),
+    "knowledge-base": (
+        "vercel-python+knowledge-base",
+        {"deploy": "agentcore", "model": "bedrock"},
+    ),
+    "compaction": ("strands-typescript+compaction", {"deploy": "agentcore"}),
     "auth": ("strands-typescript+auth", {"deploy": "agentcore"}),
     "tracing": ("vercel-python+tracing", {"deploy": "agentcore"}),
     "gateway": ("vercel-typescript", {"deploy": "agentcore", "model": "gateway"}),
@@ -90,22 +93,7 @@ KNOWLEDGE_BASE = [
     ("bedrock-agent", "CreateDataSource", "DataSource"),
 ]
 NAMED = {"VectorIndex": {"IndexName": "facts"}, "KnowledgeBase": {}, "DataSource": {}}
-# The physical ids of the resources that remain, which are the values of these attributes.
-PHYSICAL = {
-    "Memory": "Memory.MemoryArn",
-    "KnowledgeBase": "KnowledgeBase",
-    "KnowledgeBaseRole": "KnowledgeBaseRole",
-    "VectorIndex": "VectorIndex.IndexArn",
-    "Vectors": "Vectors.VectorBucketArn",
-}
-UNTIL_THE_ROLE = [
-    "bedrock-agent delete-knowledge-base",
-    "bedrock-agent get-knowledge-base",
-    "s3vectors delete-index",
-    "iam delete-role-policy",
-    "iam delete-role",
-]
-RECORDS = {*PHYSICAL, "DataSource", "Sessions"}
+RECORDS = {*PHYSICAL}
 CONTROL = botocore.session.get_session().get_service_model("bedrock-agentcore-control")
 
 
@@ -131,18 +119,7 @@ def stack_of(project: Path) -> Stack:
 def taken_down(project: Path, folder: Path) -> list[commands.Command]:
     """What a shell calls that is given all lines of the page."""
     outputs = [{"OutputKey": it, "OutputValue": v} for it, v in stack_of(project).outputs.items()]
-    resources = [
-        {"LogicalResourceId": name, "PhysicalResourceId": CREATED[value]}
-        for name, value in PHYSICAL.items()
-    ]
-    replies = {
-        "ecr describe-repositories": {
-            "repositories": [{"repositoryUri": f"{commands.REGISTRY}/my-agent"}]
-        },
-        "ecr get-login-password": "password",
-        "cloudformation describe-stacks": {"Stacks": [{"Outputs": outputs}]},
-        "cloudformation describe-stack-resources": {"StackResources": resources},
-    }
+    replies = {"cloudformation describe-stacks": {"Stacks": [{"Outputs": outputs}]}}
     return commands.run(commands.block(project), folder, replies, **SHELL)
 
 
@@ -199,14 +176,6 @@ def test_cloudformation_accepts_the_files() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["bedrock"])
-def test_a_step_of_the_docs_that_fails_is_the_last(name: str, tmp_path: Path) -> None:
-    steps, end, _ = commands.block(project_of(name)).partition("\n)\n")
-    calls = commands.run(steps + end, tmp_path, {}, fails="docker buildx", **SHELL)
-    assert calls[-1].words[:2] == ["docker", "buildx"]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("name", RENDERS)
 def test_aws_accepts_the_resources(name: str) -> None:
     stack = stack_of(project_of(name))
@@ -250,98 +219,14 @@ def test_parameters_bring_a_vpc_and_an_endpoint_that_stays() -> None:
     assert "Stable" in stack.resources
 
 
-@pytest.mark.slow
-def test_the_workflow_deploys_without_a_key(tmp_path: Path) -> None:
-    project = project_of("bedrock")
-    workflow = yaml.safe_load((project / ".github" / "workflows" / "deploy.yml").read_text())
-    assert workflow["permissions"] == {"contents": "read"}
-    assert "secrets." not in json.dumps(workflow)
-    (job,) = workflow["jobs"].values()
-    assert job["permissions"] == {"contents": "read", "id-token": "write"}
-    steps = [step["run"] for step in job["steps"] if "run" in step]
-    script = "\n".join([*steps[:2], f"source {tmp_path / 'github'}", steps[2]])
-    replies = {
-        "ecr describe-repositories": {
-            "repositories": [{"repositoryUri": f"{commands.REGISTRY}/my-agent"}]
-        },
-        "ecr get-login-password": "password",
-        "-sSf -H": '{"count":1,"value":"e.y.j"}',
-    }
-    given = {
-        "ACTIONS_ID_TOKEN_REQUEST_TOKEN": "t",
-        "ACTIONS_ID_TOKEN_REQUEST_URL": "https://tokens.example.com/?a=b",
-        "AWS_WEB_IDENTITY_TOKEN_FILE": str(tmp_path / "token"),
-        "GITHUB_ENV": str(tmp_path / "github"),
-        "GITHUB_SHA": "0123abc",
-    }
-    calls = commands.run(script, tmp_path, replies, **given)
-    assert (tmp_path / "token").read_text().strip() == "e.y.j"
-    image = f"{commands.REGISTRY}/my-agent:0123abc"
-    built = [it.words for it in calls if it.words[0] == "docker"]
-    assert [words[1] for words in built] == ["login", "build", "push"]
-    assert built[2][2] == image
-    (deployed,) = [it for it in calls if it.name == "cloudformation deploy"]
-    assert commands.given_to(deployed)["parameter-overrides"] == [f"Image={image}"]
-
-
 @pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RENDERS)
 def test_the_commands_of_the_docs_are_those_of_aws(name: str, tmp_path: Path) -> None:
     project = project_of(name)
-    marks = re.findall("^# (.*)$", commands.block(project), re.MULTILINE)
-    steps = [re.fullmatch(r"(before )?(\d), needs an account: \w.*", mark) for mark in marks]
-    assert None not in steps, marks
-    assert [step[2] for step in steps if step and not step[1]] == ["1", "2", "3", "4", "5"]
+    stack = stack_of(project)
     calls = taken_down(project, tmp_path)
     given = [(it.name, commands.given_to(it)) for it in calls if it.words[0] == "aws"]
-    named = dict(given)
-    assert named["ecr create-repository"] == {"repositoryName": "my-agent"}
-    assert named["ecr delete-repository"] == {"repositoryName": "my-agent", "force": True}
-    deployed = named["cloudformation deploy"]
-    (stack_name,) = deployed["stack-name"]
-    assert named["cloudformation delete-stack"] == {"StackName": stack_name}
-    made = stack_of(project).resources.keys() & PHYSICAL.keys()
-    erased = {
-        "Memory": ("bedrock-agentcore-control delete-memory", {"memoryId": MEMORY}),
-        "KnowledgeBase": (
-            "bedrock-agent delete-knowledge-base",
-            {"knowledgeBaseId": CREATED["KnowledgeBase"]},
-        ),
-        "KnowledgeBaseRole": ("iam delete-role", {"RoleName": CREATED["KnowledgeBaseRole"]}),
-        "VectorIndex": ("s3vectors delete-index", {"indexArn": CREATED["VectorIndex.IndexArn"]}),
-        "Vectors": (
-            "s3vectors delete-vector-bucket",
-            {"vectorBucketArn": CREATED["Vectors.VectorBucketArn"]},
-        ),
-    }
-    assert {resource: named.get(erased[resource][0]) for resource in made} == {
-        resource: erased[resource][1] for resource in made
-    }, "the records remain"
-    if "KnowledgeBaseRole" in made:
-        (policy,) = stack_of(project).properties("KnowledgeBaseRole")["Policies"]
-        role = {"RoleName": CREATED["KnowledgeBaseRole"], "PolicyName": policy["PolicyName"]}
-        assert named["iam delete-role-policy"] == role
-        # The knowledge base deletes its vectors from the index, as that role.
-        assert [of for of, _ in given if of in UNTIL_THE_ROLE] == UNTIL_THE_ROLE
-    deleted = {it["SecretId"] for of, it in given if of == "secretsmanager delete-secret"}
-    created = {it["Name"] for of, it in given if of == "secretsmanager create-secret"}
-    assert deleted == created, "something remains"
-    assert all(it.startswith("my-agent/") for it in created), "another project may have it"
-    assert (project / deployed["template-file"][0]).is_file()
-    assert deployed["capabilities"] == ["CAPABILITY_IAM"]
-    stack = Stack(project, **dict(it.split("=", 1) for it in deployed["parameter-overrides"]))
-    prefix = stack.environment.get("SECRETS_PREFIX", "")
-    assert bool(prefix) == (name == "valkey")
-    secrets = {it["Name"]: it["SecretString"] for of, it in given if "create-secret" in of}
-    resolved = re.findall("{{resolve:secretsmanager:(.*?)}}", json.dumps(stack.environment))
-    assert secrets == {it: SHELL[it.rpartition("/")[2]] for it in resolved} | (
-        {f"{prefix}secrets/valkey/sessions": SHELL["SECRETS_VALKEY_SESSIONS"]} if prefix else {}
-    )
-    login, build = [it.words[1:] for it in calls if it.words[0] == "docker"]
-    assert login == ["login", "--username", "AWS", "--password-stdin", commands.REGISTRY]
-    assert build[:4] == ["buildx", "build", "--platform", "linux/arm64"]
-    assert build[-4:] == ["--tag", IMAGE, "--push", "."]
     invoked = [it for of, it in given if of == "bedrock-agentcore invoke-agent-runtime"]
     if name == "auth":  # by HTTP: AWS signs no request that has a token
         arn = quote(stack.outputs["RuntimeArn"], safe="")
@@ -352,6 +237,9 @@ def test_the_commands_of_the_docs_are_those_of_aws(name: str, tmp_path: Path) ->
         assert [json.loads(words[-1])["prompt"][:2] for words in curls] == ["My", "Wh"]
     else:
         assert [it["agentRuntimeArn"] for it in invoked] == [stack.outputs["RuntimeArn"]] * 2
+    kept = dict(given)["logs put-retention-policy"]
+    assert kept["retentionInDays"] == 30
+    assert kept["logGroupName"].endswith("/my_agent-0123456789-DEFAULT")
     if "Env" in stack.outputs:
         written = [line.partition("=")[0] for line in (tmp_path / ".env").read_text().splitlines()]
         example = (project / ".env.example").read_text()
@@ -405,12 +293,26 @@ def test_the_role_allows_the_actions_that_iam_prints(target: str, store: str) ->
     assert {action for one in models for action in one["Action"]} == model_actions()
 
 
-def test_the_role_allows_both_models() -> None:
-    stack = stack_of(project_of("fallback"))
-    first, second = stack.environment["MODEL"], stack.environment["MODEL_FALLBACK"]
+@pytest.mark.parametrize(
+    ("name", "variable", "parameter", "prefix"),
+    [
+        ("fallback", "MODEL_FALLBACK", "ModelFallback", "Second"),
+        ("compaction", "COMPACTION_MODEL", "CompactionModel", "Compaction"),
+        ("knowledge-base", "EXTRACTION_MODEL", "ExtractionModel", "Extraction"),
+    ],
+)
+def test_the_role_allows_both_models(name: str, variable: str, parameter: str, prefix: str) -> None:
+    project, other = project_of(name), "global.anthropic.claude-haiku-4-5"
+    stack = Stack(project, Image=IMAGE, **{parameter: other})
+    first = stack.environment["MODEL"]
+    assert stack.environment[variable] == other
     for sid in ("Model", "ModelOfProfile"):
-        allowed = json.dumps(stack.statements[sid]).replace(f'"{sid}"', f'"Second{sid}"')
-        assert json.dumps(stack.statements[f"Second{sid}"]) == allowed.replace(first, second)
+        allowed = json.dumps(stack.statements[sid]).replace(f'"{sid}"', f'"{prefix}{sid}"')
+        assert json.dumps(stack.statements[f"{prefix}{sid}"]) == allowed.replace(first, other)
+    if name != "fallback":
+        without = Stack(project, Image=IMAGE)
+        assert without.environment[variable] == ""
+        assert not [sid for sid in without.statements if prefix in sid]
 
 
 def model_actions() -> set[str]:

@@ -29,11 +29,13 @@ from tests.conformance.provider import Provider
 from tests.conformance.server import Front, Server
 from tests.conformance.steps import Hold
 from tests.conformance.targets import TARGETS, Target
+from tests.conformance.test_access import OPEN
 from tests.deploy.dockerfile import calls_of_apt, instructions
 from tests.installed import NODE, rendered
 from tests.stores.agents import Agents
 from tests.stores.servers import find_program, free_port, process, wait_for
 from tests.stores.stores import Backing
+from tests.ui.chat_page import PATH, body, unique
 
 USUAL = {"strands-python", "vercel-typescript"}
 ROWS = [
@@ -49,7 +51,7 @@ VARIANTS = [
     for framework, language in (("strands", "python"), ("vercel", "typescript"))
     for options in ("valkey+container", "agentcore+runtime", "mcp")
 ]
-HAPROXY = find_program("haproxy")
+HAPROXY, TINI = find_program("haproxy"), find_program("tini")
 NAMESPACE = ["unshare", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child"]
 
 
@@ -58,9 +60,9 @@ def containers(variant: str) -> Path:
     return rendered(variant, **({} if variant.count("+") == 2 else {"deploy": "container"}))
 
 
-def command_of(project: Path) -> list[str]:
-    """What the image runs, as an argument vector: a JSON list means without a shell."""
-    (command,) = (rest for word, rest in instructions(project) if word == "CMD")
+def words_of(project: Path, instruction: str) -> list[str]:
+    """The argument vector of CMD or ENTRYPOINT: a JSON list means without a shell."""
+    (command,) = (rest for word, rest in instructions(project) if word == instruction)
     return [str(word) for word in json.loads(command)]
 
 
@@ -94,16 +96,15 @@ def test_the_image_gets_only_files_that_the_agent_reads(variant: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("packages", "installed"), [("", None), ("ffmpeg\n# later\ngit\n", "ffmpeg git")]
+    ("packages", "installed"), [("", "tini"), ("ffmpeg\n# later\ngit\n", "tini ffmpeg git")]
 )
 @pytest.mark.parametrize("target", ["strands-python", "vercel-typescript"])
-def test_the_image_gets_the_packages_of_apt_txt(
-    target: str, packages: str, installed: str | None, tmp_path: Path
+def test_the_image_gets_tini_and_the_packages_of_apt_txt(
+    target: str, packages: str, installed: str, tmp_path: Path
 ) -> None:
     project = containers(f"{target}+valkey+container")
     found = calls_of_apt(project, (project / "apt.txt").read_text() + packages, tmp_path)
-    install = [f"install -y --no-install-recommends {installed}"]
-    assert found == (["update", *install] if installed else [])
+    assert found == ["update", f"install -y --no-install-recommends {installed}"]
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -127,7 +128,8 @@ def test_the_image_runs_serve_and_not_as_root(variant: str) -> None:
         serve = json.loads((project / "package.json").read_text())["scripts"]["serve"].split()
     else:
         serve = ["my-agent", "serve"]
-    assert command_of(project) == serve
+    assert words_of(project, "ENTRYPOINT") == ["tini", "--"]
+    assert words_of(project, "CMD") == serve
     users = [rest for word, rest in instructions(project) if word == "USER"]
     assert users
     assert int(users[-1]) > 0
@@ -227,15 +229,24 @@ class Contained(Server):
 
 
 def here(project: Path) -> list[str]:
-    """The image's command with the programs of this machine."""
-    program, *words = command_of(project)
+    """The image's entry point and command with the programs of this machine."""
+    assert TINI
+    start, *options = words_of(project, "ENTRYPOINT")
+    assert Path(TINI).name == start
+    program, *words = words_of(project, "CMD")
     if program == "node":
-        return [str(NODE), str(project / words[0]), *words[1:]]
-    return [str(project / ".venv" / "bin" / program), *words]
+        return [TINI, *options, str(NODE), str(project / words[0]), *words[1:]]
+    return [TINI, *options, str(project / ".venv" / "bin" / program), *words]
 
 
+def children(pid: int) -> int:
+    """How many children a process has, with those that ended and that it has not reaped."""
+    return len(Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+
+
+@pytest.mark.skipif(TINI is None, reason="there is no tini: apt-get install tini")
 @pytest.mark.parametrize("target", ROWS)
-def test_sigterm_to_pid_1_drains_a_running_turn(
+def test_pid_1_drains_a_running_turn_at_sigterm_and_reaps_orphans(
     target: Target,
     provider: Provider,  # noqa: F811
     gate: threading.Event,  # noqa: F811
@@ -245,6 +256,10 @@ def test_sigterm_to_pid_1_drains_a_running_turn(
         pytest.skip("unshare may not make a namespace of processes here")
     server = Contained(target, tmp_path, provider.origin, SHUTDOWN_GRACE_SECONDS=600)
     try:
+        enter = ["nsenter", "--target", str(server.pid), "--user", "--pid", "sh", "-c"]
+        subprocess.run([*enter, "sleep 0.2 &"], check=True)
+        wait_for("an orphan", lambda: children(server.pid) == 2)
+        wait_for("its end", lambda: children(server.pid) == 1)
         chat, late = Chat(server, provider), Chat(server, provider)
         running = chat.start("Hello.", ["Good ", Hold(gate), "bye."])
         assert running.event() == ("message", "Good ")
@@ -272,6 +287,19 @@ def agents(
     agents = Agents(request.param, backing, tmp_path, provider, "valkey")
     yield agents
     agents.stop()
+
+
+def interpolated(text: str, **variables: str) -> str:
+    """compose.yaml with its variables, where `${A:-b}` has a default and `${A:?b}` is required."""
+    found = re.compile(r"\$\{(\w+):([-?])([^${}]*)\}")
+
+    def value(match: re.Match[str]) -> str:
+        assert match[2] == "-" or match[1] in variables, match[3]
+        return variables.get(match[1], match[3])
+
+    while found.search(text):
+        text = found.sub(value, text)
+    return text
 
 
 @contextmanager
@@ -334,3 +362,48 @@ def test_behind_the_proxy_a_conversation_goes_on_when_a_replica_is_killed(
         assert [chat.say(text).turn for text in ("Six.", "Seven.")] == [6, 7]
         assert chat.recalled() == echoed(*texts, "Five.", "Six.", "Seven.")
         assert other.recalled() == echoed("Five.")
+
+
+@pytest.mark.skipif(HAPROXY is None, reason="there is no haproxy: apt-get install haproxy")
+@pytest.mark.parametrize("target", ROWS)
+def test_compose_serves_the_page_and_its_conversations(
+    target: Target,
+    backing: Backing,  # noqa: F811
+    provider: Provider,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    answers = (("deploy", "container"), ("model", "openai-compatible"))
+    with_page = replace(target, variant=f"{target.name}+ui", answers=answers)
+    agents = Agents(with_page, backing, tmp_path, provider, "valkey")
+    try:
+        home = agents.home()
+        text = (home.project / "compose.yaml").read_text()
+        settings = yaml.safe_load(interpolated(text, API_TOKEN="sesame"))["services"]["agent"][
+            "environment"
+        ]
+        # The address is one that other machines may reach, as in the container.
+        given = {**settings, "HOST": OPEN, "PORT": 0}
+        del given["SECRETS_VALKEY_SESSIONS"]
+        one, two = (agents.fresh(home, **given) for _ in range(2))
+        with proxied([one.server, two.server], tmp_path / "proxy") as front:
+            host = "localhost:8080"
+            page = front.get("/", {"Host": host})
+            assert (page.status, b"<html" in page.body) == (200, True)
+            token = {"Host": host, "Origin": f"http://{host}", "X-API-Token": "sesame"}
+            token["Content-Type"] = "application/json"
+            for number in range(4):
+                prompt = unique("Hello.")
+                provider.script(prompt, [f"Good day {number}."])
+                sent = body("a-chat", prompt)
+                sent["messages"][0]["id"] = f"m{number}"
+                reply = front.send(sent, token, path=PATH).reply()
+                assert reply.status == 200, reply
+                assert f"day {number}".encode() in reply.body
+            assert all("a-chat" in replica.server.log for replica in (one, two))
+            assert (
+                front.send(body("a"), {**token, "X-API-Token": "x"}, path=PATH).reply().status
+                == 401
+            )
+            assert front.get("/", {"Host": "evil.example"}).status == 403
+    finally:
+        agents.stop()

@@ -26,6 +26,7 @@ from tests.stores.stores import Backing
 
 VERSIONS = ("1.30", "1.37")
 STORES = ["valkey", "s3", "custom"]
+POD_IDENTITY = ("169.254.170.23/32", "fd00:ec2::23/128")
 LANGUAGES = ["strands-python", "vercel-typescript"]
 
 
@@ -59,8 +60,13 @@ def test_kubernetes_knows_each_field(target: str, store: str) -> None:
     assert found["Service"]["spec"]["selector"] == labels
     assert found["NetworkPolicy"]["spec"]["podSelector"] == {"matchLabels": labels}
     assert found["Deployment"]["spec"]["template"]["metadata"]["labels"] == labels
-    ports = {it["port"] for it in found["NetworkPolicy"]["spec"]["egress"][0]["ports"]}
-    assert ports == {53, 443} | ({6379} if store == "valkey" else set())
+    anywhere, *aws = found["NetworkPolicy"]["spec"]["egress"]
+    assert {it["port"] for it in anywhere["ports"]} == {53, 443} | (
+        {6379} if store == "valkey" else set()
+    )
+    blocks = [{"ipBlock": {"cidr": cidr}} for cidr in POD_IDENTITY]
+    calls_aws = store == "s3" or target.startswith("strands-")
+    assert aws == ([{"to": blocks, "ports": [{"port": 80}]}] if calls_aws else [])
 
 
 @pytest.mark.parametrize("memory", ["none", "agentcore"])

@@ -23,7 +23,7 @@ import yaml
 
 from tests.conformance.chat import CANARY, Chat
 from tests.conformance.provider import Provider
-from tests.conformance.steps import Call, Hold, Refuse
+from tests.conformance.steps import Call, End, Hold, Refuse, Step
 from tests.conformance.targets import TARGETS, Target, chat_completions, converse
 from tests.conformance.wires import DETAIL
 from tests.stores.agents import Home, command
@@ -349,6 +349,39 @@ def test_a_real_model_answers_and_is_judged(evals: Evals, provider: Provider) ->
     code, output = evals.run("judged", real=True)
     assert code == 1
     assert "    - the case has a judge: set JUDGE_MODEL" in output
+
+
+def test_a_judge_without_a_verdict_is_an_error_and_no_failure(
+    evals: Evals, provider: Provider
+) -> None:
+    evals.declare(REAL)
+    model = evals.real["MODEL"]
+    asked = "user: Be polite.\nagent: Thank you.\n\nThe sentence: It is polite."
+    provider.script("Be polite.", ["Thank you."], endless=True)
+    answers: dict[str, Step] = {
+        "neither yes nor no: Perhaps.": ["Perhaps."],
+        "incomplete: Yes, it": ["Yes, it", End("length")],
+        "unavailable": [Refuse(400)],
+    }
+    for reason, answer in answers.items():
+        provider.script(asked, answer)
+        code, output = evals.run("judged", "--junit", "junit.xml", real=True, JUDGE_MODEL=model)
+        assert code == 1
+        assert verdicts(output) == {"judged": "ERROR"}
+        assert reason in output
+        assert "1 cases, 0 failed, 1 without a verdict" in output
+        [case] = ElementTree.parse(evals.folder / "junit.xml").getroot()
+        assert [child.tag for child in case] == ["error"]
+
+
+def test_a_case_that_expects_only_a_verdict_is_skipped_offline(evals: Evals) -> None:
+    evals.declare(
+        "cases:\n  - name: judged\n    turns:\n"
+        "      - {prompt: Hello, offline: [Hi], expect: {judge: It is polite.}}\n"
+    )
+    code, output = evals.run("judged")
+    assert code == 0
+    assert verdicts(output) == {"judged": "skipped"}
 
 
 def test_a_decline_is_significant_with_enough_runs(evals: Evals, provider: Provider) -> None:

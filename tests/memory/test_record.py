@@ -12,6 +12,7 @@ from tests.conformance.client import JSON, KEY
 from tests.conformance.steps import CUT, HANG, Call, Hold, Refuse, Think
 from tests.memory.agents import HUNG, Agent, of
 from tests.stores.servers import wait_for
+from tests.support.files import PDF, png, sent
 
 ADD = [Call("add_memory", {"entries": ["Wrong: likes opera."]})]
 
@@ -82,6 +83,18 @@ def test_reasoning_is_not_recorded(agent: Agent, who: str) -> None:
     events = str(agent.events(agent.notes, who))
     assert "Opera" in events
     assert "ponder" not in events
+
+
+def test_files_are_not_recorded(agent: Agent, who: str) -> None:
+    chat = agent.chat(who)
+    files = [sent("photo.png", "image/png", png()), sent("opera.pdf", "application/pdf", PDF)]
+    assert chat.post({"prompt": f"Look.{chat.tag}", "files": files}).turn == 1
+    agent.idle()
+    said = [("USER", f"Look.{chat.tag}"), ("ASSISTANT", "You said: Look.")]
+    assert agent.said(agent.notes, who) == said
+    events = str(agent.events(agent.notes, who))
+    for start in ("iVBOR", "JVBERi0", "PNG", "%PDF"):
+        assert start not in events
 
 
 def test_a_turn_that_is_replayed_is_not_recorded_again(agent: Agent, who: str) -> None:

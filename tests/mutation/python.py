@@ -14,7 +14,7 @@ ENTRIES = "settings.session_idle_seconds\n"
 OWNER = 'self.last["actor"] != actor'
 GUARD = "        check_access(request, runtime, needs_token=not route.public, types=route.types)\n"
 DRAINING = '        if self.is_draining:\n            raise AgentError("draining")\n'
-BODY = "    call = _read_body(parse_json(raw), session_id, runtime)\n"
+BODY = "    call = _read_body(body, session_id, runtime)\n"
 
 FAULTS = [
     # Sessions.

@@ -39,9 +39,9 @@ FAULTS = [
     Fault(
         "a failed replacement cuts the session",
         "src/my_agent/harness/sessions/sessions.py",
-        "        self.check_size(len(turn.prompt.encode()) + file_bytes)\n",
+        "        turn.has_begun = True\n",
         (
-            "        self.check_size(len(turn.prompt.encode()) + file_bytes)\n"
+            "        turn.has_begun = True\n"
             "        if turn.request.replaces is not None:\n"
             "            await self.claim(dict(self.snapshot or {}, data=stage.data), "
             "stage.last_turn())\n"
@@ -82,8 +82,8 @@ FAULTS = [
     Fault(
         "an answer of another actor is taken",
         "src/my_agent/harness/sessions/sessions.py",
-        'if self.last and self.last["actor"] != actor:',
-        ('if self.last and self.last["actor"] != actor and "pending" not in self.last:'),
+        'if self.last and self.last["actor"] != actor and not',
+        'if self.last and self.last["actor"] != actor and "pending" not in self.last and not',
     ),
     Fault(
         "an approval is taken twice",

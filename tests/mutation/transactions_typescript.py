@@ -78,8 +78,8 @@ FAULTS = [
     Fault(
         "an answer of another actor is taken",
         SESSIONS,
-        "if (this.last && this.last.actor !== actor)",
-        "if (this.last && this.last.actor !== actor && !('pending' in this.last))",
+        "if (this.last && this.last.actor !== actor &&",
+        "if (this.last && this.last.actor !== actor && !('pending' in this.last) &&",
     ),
     Fault(
         "an approval is taken twice",

@@ -124,6 +124,7 @@ const fails = { inputSchema, execute: () => { throw new Error('it failed') } }
 const tools = { count, fails, ask: { ...count, needsApproval: true } }
 const options = { prompt: 'Hello.', tools, stopWhen: isStepCount(3), onError() {} }
 const prompts = { apply: (prompt) => prompt, shorten: async (error) => { throw error } }
+const accepted = { types: [], reduce: () => false }
 const stop = new AbortController()
 const parts = []
 const use = async (part) => (parts.push(part.type), part)
@@ -133,7 +134,7 @@ try {
     result = streamText({ ...options, model })
     await result.consumeStream()
   } else {
-    const reading = streaming(model, stop.signal, use, prompts, { fileTypes: [] })
+    const reading = streaming(model, stop.signal, use, prompts, { accepted })
     result = await generateText({ ...options, model: reading })
   }
 } catch ({ type, detail }) {
@@ -241,6 +242,7 @@ ABORTED = """
 import { generateText } from 'ai'
 const { streaming } = await import(process.argv[1])
 const prompts = { apply: (prompt) => prompt, shorten: async (error) => { throw error } }
+const accepted = { types: [], reduce: () => false }
 const stop = new AbortController()
 let isCancelled = false
 const stream = new ReadableStream({
@@ -253,7 +255,7 @@ const use = async (part) => {
   return part
 }
 const reading = { ...named, doStream: async () => ({ stream }) }
-const model = streaming(reading, stop.signal, use, prompts, { fileTypes: [] })
+const model = streaming(reading, stop.signal, use, prompts, { accepted })
 const ended = await generateText({ model, prompt: 'Hello.' }).catch(({ type }) => type)
 console.log(ended, isCancelled)
 """

@@ -2,10 +2,12 @@
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import threading
 import time
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
@@ -27,13 +29,20 @@ from tests.conformance.prompt_cache import Usage
 from tests.conformance.provider import PATIENCE, Provider
 from tests.conformance.server import Server
 from tests.conformance.steps import HANG, Call, Hold, Refuse, Think
-from tests.conformance.targets import TARGETS, Target, chat_completions, converse
+from tests.conformance.targets import (
+    TARGETS,
+    Target,
+    chat_completions,
+    converse,
+    with_own_agent,
+)
 from tests.conformance.wires import DETAIL
 from tests.installed import NODE
 from tests.stores.agents import Home, StoreFleet, command
 from tests.stores.proxy import Proxy
 from tests.stores.servers import wait_for
 from tests.stores.stores import Backing
+from tests.support.files import PDF, png, sent
 from tests.support.rows import collected
 
 CALLER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -500,6 +509,39 @@ def test_content_is_exported_with_the_switch(
     replies = [one.attributes.get("gen_ai.output.messages", "") for one in below]
     assert any(f"Count.{chat.tag}" in prompt for prompt in prompts)
     assert any("It is two." in reply for reply in replies)
+
+
+# The start of the tool's GIF, as base64, as text and as numbers.
+GIF = re.compile(r'R0lGOD|GIF89a|\b71,\s*73,\s*70\b|"0\W*:\s*71\b|47494638')
+
+
+def test_exported_content_names_files_without_their_bytes(
+    start: Any, target: Target, provider: Provider, receiver: Receiver
+) -> None:
+    variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.origin, SWITCH: "true"}
+    chat = Chat(start(with_own_agent(target), **variables), provider)
+    files = [
+        ("photo.png", "image/png", png() + bytes(range(256)) * 200),
+        ("report.pdf", "application/pdf", PDF + bytes(range(256)) * 200),
+        ("notes.md", "text/markdown", b"Short."),
+    ]
+    provider.script(f"Look.{chat.tag}", [Call("photo", {})], ["I see."])
+    first = {"prompt": f"Look.{chat.tag}", "files": [sent(*file) for file in files[:2]]}
+    assert chat.post(first).turn == 1
+    assert chat.post({"prompt": f"Read.{chat.tag}", "files": [sent(*files[2])]}).turn == 2
+    spans = [
+        it for number in (1, 2) for turn in [receiver.turn(chat.session, number)] for it in turn[1]
+    ]
+    for span in spans:
+        assert not GIF.search(span.text), span.text
+        assert b64encode(b"Short.").decode() not in span.text
+        assert len(span.text) < 30_000, span.text[:10_000]
+    prompts = "\n".join(span.attributes.get("gen_ai.input.messages", "") for span in spans)
+    assert f"Look.{chat.tag}" in prompts
+    assert "gif" in prompts, "the kind of the tool's file"
+    for _, media_type, content in files if target.name.startswith("vercel") else []:
+        form = rf'"mime_type": ?"{media_type}", ?"content": ?"\[{len(content)} bytes\]"'
+        assert re.search(form, prompts), prompts
 
 
 def test_turns_go_on_while_the_endpoint_is_down(

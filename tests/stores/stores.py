@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import boto3
 import httpx
@@ -205,7 +206,7 @@ class ValkeyStore(Store):
         return valkey.Valkey(*self.address, password=SENTINEL)
 
     def key(self, session: str) -> str:
-        return f"session:{session}:agent:{self.agent_id}"
+        return f"session:{quote(session, safe='')}:agent:{self.agent_id}"
 
     def read(self, session: str) -> bytes | None:
         data: bytes | None = self.client.hget(self.key(session), "latest")
@@ -286,7 +287,7 @@ class S3Store(Store):
         return s3_client(self.address)
 
     def key(self, session: str, name: str = "snapshot_latest.json") -> str:
-        return f"sessions/{session}/agent/{self.agent_id}/snapshots/{name}"
+        return f"sessions/{quote(session, safe='')}/agent/{self.agent_id}/snapshots/{name}"
 
     def read(self, session: str) -> bytes | None:
         return self._get(self.key(session))

@@ -3,15 +3,18 @@
 import json
 import re
 import threading
+import uuid
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import valkey
 
 from tests.conformance.chat import Chat, assert_failed, echoed
 from tests.conformance.client import JSON, KEY
+from tests.conformance.provider import Provider
 from tests.conformance.steps import Hold
 from tests.stores.agents import CHECKPOINTS, Agents, Home, Replica, assert_clean
 from tests.stores.proxy import Proxy
@@ -85,6 +88,28 @@ def test_all_sessions_are_listed_where_the_store_can(
         assert listed == sorted(set(listed))
         assert "session-of-another-agent" not in listed
     assert_clean(result.stdout + result.stderr)
+
+
+@pytest.mark.one_each
+def test_session_ids_of_agentcore_have_their_own_places(
+    one: Replica, agents: Agents, provider: Provider
+) -> None:
+    store = one.home.store
+    id = f"{uuid.uuid4()}@example.com/a b:c#?(x)*'~."
+    ids = [id, id.replace("/", "%2F"), quote(id, safe=""), f"_{uuid.uuid4()}"]
+    for number, session in enumerate(ids):
+        assert Chat(one.server, provider, session).say(f"Hello {number}.").turn == 1
+    beside = agents.fresh(one.home).server
+    for number, session in enumerate(ids):
+        chat = Chat(beside, provider, session)
+        first = chat.recalled()[0][1]
+        assert str(first).startswith(f"Hello {number}.")
+        assert store.turns(session) == 2
+    if not store.name.startswith("custom"):
+        result = one.home.run("sessions", "list", "--json")
+        assert {*ids} <= {*json.loads(result.stdout)["sessions"]}, result
+    assert one.home.run("sessions", "end", ids[0]).returncode == 0
+    assert [store.turns(session) for session in ids] == [0, 2, 2, 2]
 
 
 @pytest.mark.one_each

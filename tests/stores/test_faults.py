@@ -1,6 +1,7 @@
 """A store that fails: the turn fails with it in bounded time, and the session goes on."""
 
 import threading
+from contextlib import suppress
 
 import pytest
 
@@ -90,6 +91,27 @@ def test_a_client_that_leaves_in_the_save_leaves_a_committed_turn(
     one.proxy.release.set()
     assert chat.say("Three.").turn == 3
     assert beside.recalled() == echoed("One.", "Two.", "Three.")
+
+
+@pytest.mark.one_each
+def test_a_save_that_fails_in_the_drain_is_a_failure_of_the_store(
+    agents: Agents, provider: Provider, gate: threading.Event
+) -> None:
+    one = agents.fresh(agents.home(), SHUTDOWN_GRACE_SECONDS=1, STORE_TIMEOUT_SECONDS=3)
+    chat = Chat(one.server, provider)
+    chat.say("One.")
+    running = chat.start("Two.", [Hold(gate), "Two."])
+    chat.call("Two.")
+    one.proxy.mode = "hang"
+    gate.set()
+    one.server.settle()
+    one.server.signal()
+    with suppress(OSError):
+        running.reply()
+    one.server.exit_code()
+    [line] = [line for line in one.server.log.splitlines() if "outcome=" in line][1:]
+    assert "outcome=store_unavailable" in line
+    one.proxy.reset()
 
 
 # The store hangs until the test lets it go on: that there is a reply shows that calls are bounded.

@@ -187,3 +187,24 @@ def test_a_load_is_tried_as_often_as_the_collection_says(
     assert replica.proxy.accepted - before in (2, 3), "the first may come on an open connection"
     replica.proxy.reset()
     assert chat.say("Two.").turn == 2
+
+
+@pytest.mark.slow
+def test_the_next_actor_owns_a_session_of_another_program(
+    one: Replica, two: Replica, provider: Provider
+) -> None:
+    eve = Chat(one.server, provider, actor="eve")
+    eve.say("One.")
+    saved = one.home.store.snapshot(eve.session)
+    assert saved
+    messages = saved["data"]["messages"]
+    specified = {"data": {"messages": messages}, "schema_version": "1"}
+    one.home.store.write(eve.session, json.dumps(specified).encode())
+    ada = Chat(one.server, provider, session=eve.session, actor="ada")
+    assert ada.say("Two.").turn == 2
+    assert [entry for entry in ada.recalled() if "One." in str(entry)]
+    for server in (one.server, two.server):
+        other = Chat(server, provider, session=eve.session, actor="eve")
+        reply = other.say("Mine?", headers=JSON)
+        assert_failed(reply, 403, "session_forbidden", eve.session)
+    assert Chat(two.server, provider, session=eve.session, actor="ada").say("Three.").turn == 4

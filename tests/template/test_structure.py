@@ -22,7 +22,8 @@ VARIANTS = [
     for language in ("python", "typescript")
     for options in (
         *("", *(f"+{store}" for store in STORES), "+agentcore", "+valkey+agentcore"),
-        *("+tracing", "+mcp", "+auth", "+compaction", "+ai-sdk-ui", "+ui", "+knowledge-base"),
+        *("+tracing", "+mcp", "+auth", "+compaction", "+ai-sdk-ui", "+ui", "+background"),
+        "+knowledge-base",
     )
 ]
 # Which rooms of the harness may import which, also in functions. The modules beside the rooms and
@@ -42,6 +43,7 @@ BELOW = {
     "fallback": {"core"},
     "evals": {"core"},
     "chat_route": {"core"},
+    "background": {"core", "store", "chat_route"},
     "metrics": {"core"},
     "page": {"core", "chat_route"},
 }

@@ -64,10 +64,10 @@ export const TOOL_APPROVAL = { delete_order: 'user-approval' }
 }
 
 
-def gated(target: Target, folder: Path, extra: str) -> Target:
-    """The target with approvals, an extra, and the tool `delete_order`, which prints its input."""
+def gated(target: Target, folder: Path, *extras: str) -> Target:
+    """The target with approvals, extras, and the tool `delete_order`, which prints its input."""
     project = folder / "my-agent"
-    answers = {"model": "openai-compatible", "extras": ["approval", extra]}
+    answers = {"model": "openai-compatible", "extras": ["approval", *extras]}
     render(ROOT, answers_of(target.name) | answers, project)
     link_environment(project, environment(target.name))
     agent = project / "src" / ("agent.ts" if target.is_node else "my_agent/agent.py")

@@ -313,6 +313,9 @@ def test_each_session_keeps_its_attachments(guest: Visitor) -> None:
     has_attachments(page, "photo.png")
     page.get_by_role("button", name="New session").click()
     has_attachments(page)
+    guest.type("Other.")
+    guest.committed(1)
+    assert [part["type"] for part in guest.posted[-1]["messages"][-1]["parts"]] == ["text"]
     page.get_by_role("link", name="First.").click()
     has_attachments(page, "photo.png")
 

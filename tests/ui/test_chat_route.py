@@ -34,6 +34,7 @@ from tests.installed import NODE, packages
 from tests.memory.agents import Home as MemoryHome
 from tests.stores.agents import Home
 from tests.stores.stores import Backing
+from tests.support.file_host import file_host, response
 from tests.support.files import png
 from tests.ui.chat_page import LOAD, PATH, REGENERATE, RESUME, Page, body, send, texts, unique
 
@@ -446,6 +447,29 @@ def test_files_are_in_the_history(fleet: Fleet, provider: Provider) -> None:
     assert images == [entry for entry in call.history if entry[0] == "file"]
     assert images == [("file", "image/png", png())]
     assert len(server.get(f"{PATH}?id={session}").json) == 2
+
+
+@EACH
+def test_files_by_url_are_fetched_from_listed_hosts(fleet: Fleet, provider: Provider) -> None:
+    with file_host() as host:
+        host.answers["/a.png"] = response(png())
+        part = {"type": "file", "mediaType": "image/png", "url": host.url("/a.png")}
+        prompt = unique("Look.")
+        session = f"files-{uuid4()}"
+        sent = body(session, **parts({"type": "text", "text": prompt}, part))
+        reply = fleet.shared().send(sent, path=PATH).reply()
+        assert (reply.status, reply.error) == (400, "invalid_request")
+        assert "files[0].url: set FILE_HOSTS to allow this host." in reply.body.decode()
+        assert host.connections == 0
+        server = fleet.fresh(FILE_HOSTS=host.name)
+        assert server.send(sent, path=PATH).reply().status == 200
+        [call] = [it for it in provider.calls if prompt in repr(it.history)]
+        assert ("file", "image/png", png()) in call.history
+        [first, _] = server.get(f"{PATH}?id={session}").json
+        assert {**first["parts"][1], "filename": ""} == file_part("", "image/png", png())
+        # The client repeats the request with the same message.
+        assert server.send(sent, path=PATH).reply().status == 200
+        assert host.requests == ["/a.png"]
 
 
 def file_part(name: str, media_type: str, content: bytes) -> dict[str, Any]:

@@ -84,10 +84,13 @@ def test_a_reply_is_shown_while_it_arrives(visitor: Visitor) -> None:
     visitor.say("Tell me slowly.", ["It begins", Hold(gate), " and ends."])
     visitor.sees("It begins")
     expect(visitor.page.locator("article[aria-busy=true]")).to_have_count(1)
+    log = visitor.page.get_by_role("log", name="Prompts and replies")
+    expect(log).to_have_attribute("aria-busy", "true")
     gate.set()
     visitor.sees("It begins and ends.")
     visitor.committed(1)
     expect(visitor.page.locator("article[aria-busy=true]")).to_have_count(0)
+    expect(log).to_have_attribute("aria-busy", "false")
 
 
 def test_a_tool_call_folds_out(visitor: Visitor) -> None:
@@ -376,7 +379,7 @@ def test_shown_text_can_be_copied(visitor: Visitor) -> None:
 
 def test_the_page_says_which_model_and_tools_answer(visitor: Visitor, server: Server) -> None:
     about = server.get("/agent.json").json
-    assert about == {"model": about["model"], "tools": ["word_count"]}
+    assert about == {"model": about["model"], "tools": ["word_count"], "resumes": False}
     expect(visitor.page.locator("#agent")).to_have_text(f"{about['model']} · word_count")
 
 

@@ -319,6 +319,17 @@ def test_a_printed_conversation_is_whole_and_nothing_lies_across_it(visitor: Vis
 
 
 @pytest.mark.page_only
+def test_forced_colors_keep_prompts_and_the_current_session_visible(visitor: Visitor) -> None:
+    visitor.say("Borders.", ["Yes."])
+    visitor.committed(1)
+    visitor.page.emulate_media(forced_colors="active")
+    prompt = visitor.page.locator(".user p")
+    session = visitor.page.locator("nav a[aria-current]")
+    assert prompt.evaluate("it => getComputedStyle(it).borderTopStyle") == "solid"
+    assert session.evaluate("it => getComputedStyle(it).outlineStyle") == "solid"
+
+
+@pytest.mark.page_only
 def test_a_browser_that_stores_nothing_is_no_secret(
     browser: Browser, server: Server, provider: Provider
 ) -> None:

@@ -17,6 +17,7 @@ LINKS = "its renders run in environments that are links of a POSIX layout; tests
 # the everyday part runs there.
 NOT_TRIED = {
     "auth": PROCESSES,
+    "background": PROCESSES,
     "bedrock": PROCESSES,
     "cli/test_closed_streams.py": "it fills pipes by POSIX calls",
     "cli/test_terminal.py": "it needs pseudo terminals",

@@ -21,7 +21,7 @@ async def test_invocations_are_posts() -> None:
 
 
 async def test_an_unknown_path_is_not_found() -> None:
-    response = await Client().post({}, path="/invocations/", headers=FOREIGN_HOST)
+    response = await Client().post({}, path="/other", headers=FOREIGN_HOST)
     assert response.status == 404
     assert response.error == "not_found"
 

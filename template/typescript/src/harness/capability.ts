@@ -2,7 +2,7 @@
 
 import type { RequestListener } from 'node:http'
 
-import type { Change, Turn, TurnRequest, TurnResult } from './contract.ts'
+import type { Change, Chunk, Turn, TurnRequest, TurnResult } from './contract.ts'
 import { TimeoutError, withinTime } from './deadline.ts'
 import { diagnostic, type Finding } from './findings.ts'
 import { describe } from './log.ts'
@@ -76,10 +76,25 @@ export class Capability<S extends CoreSettings = CoreSettings> implements Sessio
   replaceDropped?(...args: ReplaceDroppedArgs): Promise<unknown[] | undefined>
   /** Handle the end of a session. */
   sessionEnded?(sessionId: string): void
-  /** Parse a custom body of POST /invocations; return undefined to leave it to others. */
+  /**
+   * Parse a custom body of POST /invocations; return undefined to leave it to others.
+   *
+   * The values of a form are the same as in JSON, except `files`, which are `File`s.
+   */
   read?(body: object, sessionId: string): TurnRequest | undefined
   /** Ask the user of `chat` for approvals; return the request that resumes the turn. */
   ask?(result: TurnResult, request: TurnRequest, read: Read): Promise<TurnRequest | undefined>
+  /**
+   * Return the output of the session's running turn, for `chat --session`, or undefined.
+   *
+   * The iterable throws AgentError if the turn fails. An abort of `signal` ends the iterable, and
+   * does not stop the turn.
+   */
+  follow?(
+    sessionId: string,
+    actor: string | null,
+    signal: AbortSignal,
+  ): Promise<AsyncIterable<Chunk> | undefined>
   /**
    * Return routes. Before a handler runs, the harness checks Host, Origin, Content-Type,
    * API_TOKEN and the actor id, if there is one.

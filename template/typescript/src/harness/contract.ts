@@ -12,7 +12,8 @@ export const ACTOR_HEADERS = [`${PREFIX}User-Id`, `${PREFIX}Custom-Actor-Id`]
 export const TOKEN_HEADER = 'X-API-Token' // an alternative to Authorization
 export const KEY_HEADERS = ['Idempotency-Key', `${PREFIX}Custom-Idempotency-Key`]
 
-export const SESSION_ID = /^[A-Za-z0-9][A-Za-z0-9_-]{0,255}$/
+// The second form accepts each id of AgentCore Runtime that an HTTP header can contain.
+export const SESSION_ID = /^([A-Za-z0-9][A-Za-z0-9_-]{0,255}|[!-~][ -~]{31,254}[!-~])$/
 export const ACTOR_ID = /^(?=.{1,255}$)[A-Za-z0-9][A-Za-z0-9_/-]*(:[A-Za-z0-9_/-]+)*$/
 export const KEY = /^[!-~]{1,128}$/
 export const INVALID_KEY =
@@ -23,7 +24,12 @@ const BLANK = /^[\p{White_Space}\ufeff]*$/u
 export const ERRORS = {
   invalid_json: [400, 'Send one JSON value in UTF-8, nested at most 64 levels deep.'],
   invalid_request: [400, 'The request is not valid.'],
-  invalid_session_id: [400, 'A session id must match [A-Za-z0-9][A-Za-z0-9_-]{0,255}.'],
+  invalid_session_id: [
+    400,
+    'A session id has 1 to 256 characters: letters, digits, _ and -. It starts with a letter or' +
+      ' digit. From 33 characters, it may have any visible ASCII characters, and spaces between' +
+      ' them.',
+  ],
   actor_required: [400, `An actor id is required: set the header ${ACTOR_HEADERS[0]}.`],
   invalid_actor: [
     400,
@@ -49,6 +55,7 @@ export const ERRORS = {
   unsupported_file: [415, 'The model does not accept this file.'],
   session_busy: [429, 'Too many turns are waiting for this session.'],
   rate_limited: [429, 'Too many requests; retry later.'],
+  head_too_large: [431, 'The request line and headers are larger than 16 KiB.'],
   internal_error: [500, 'Internal error; this turn was not saved.'],
   model_failed: [502, 'The model failed; this turn was not saved.'],
   empty_reply: [502, 'The model sent an empty reply; this turn was not saved.'],
@@ -86,16 +93,18 @@ const BUSY = 'The model is overloaded or at a limit; this turn was not saved. Re
 
 const RETRY_SOON = ['rate_limited', 'server_busy', 'draining']
 
+export type ErrorType = keyof typeof ERRORS
+
 /** A failure of a type in ERRORS; `detail` is for the log only. */
 export class AgentError extends Error {
   override readonly name = 'AgentError'
-  readonly type: keyof typeof ERRORS
+  readonly type: ErrorType
   readonly status: number
   detail: string
   /** The number of seconds until a retry may succeed, or null. */
   retryAfter: number | null
 
-  constructor(type: keyof typeof ERRORS, message = '', detail = '', options?: ErrorOptions) {
+  constructor(type: ErrorType, message = '', detail = '', options?: ErrorOptions) {
     const [status, general] = ERRORS[type]
     const isAtLimit = type === 'model_failed' && isBusy(detail)
     super(message || (isAtLimit ? BUSY : general), options)
@@ -187,6 +196,21 @@ export class File {
   }
 }
 
+/**
+ * A file of a prompt that the agent fetches when its turn begins.
+ *
+ * `data` is empty, and so is an unknown `mediaType`.
+ */
+export class FileUrl extends File {
+  /** May contain a signature. */
+  readonly url: string
+
+  constructor(url: string, mediaType = '', name = '') {
+    super(mediaType, new Uint8Array(), name)
+    this.url = url
+  }
+}
+
 /** Throw AgentError `invalid_session_id` or `invalid_actor`. */
 export function checkIds(sessionId: string, actor: string | null): void {
   if (!SESSION_ID.test(sessionId)) throw new AgentError('invalid_session_id')
@@ -233,9 +257,9 @@ export class TurnRequest {
     return this.replaces === null || this.prompt !== ''
   }
 
-  /** Return a copy of this request with the actor, key and headers of the caller. */
-  of(caller: Pick<TurnRequest, 'actor' | 'key' | 'headers'>): this {
-    return Object.assign(Object.create(Object.getPrototypeOf(this)), this, caller)
+  /** Return a copy of this request with the actor, key and headers of the caller, or with files. */
+  of(fields: Pick<TurnRequest, 'actor' | 'key' | 'headers'> | Pick<TurnRequest, 'files'>): this {
+    return Object.assign(Object.create(Object.getPrototypeOf(this)), this, fields)
   }
 
   /** Return the number of turns in the session that precede the new turn. */
@@ -272,7 +296,8 @@ export type Mark = (typeof MARKS)[number]
 
 /** A running turn. */
 export class Turn {
-  readonly request: TurnRequest
+  /** Its files have their data when the model is called. */
+  request: TurnRequest
   /** The prompt of the request, or that of the turn to repeat or continue. */
   prompt: string
   /** The key of the request, or of the continued turn. */
@@ -406,7 +431,9 @@ export class Turn {
     const failure = error instanceof AgentError ? error : new AgentError('internal_error')
     if (this.#refusal) failure.setRetryAfter(this.#refusal)
     const { type, detail } = failure
-    this.outcome = signal.aborted ? outcomeOf(signal.reason) : type
+    // A cancellation does not stop a save, so the store's failure is the outcome.
+    const isCancelled = signal.aborted && type !== 'store_unavailable'
+    this.outcome = isCancelled ? outcomeOf(signal.reason) : type
     this.detail = detail
   }
 }

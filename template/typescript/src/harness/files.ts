@@ -3,7 +3,7 @@
 import { readFile as readFileBytes, stat } from 'node:fs/promises'
 import { basename, extname } from 'node:path'
 
-import { AgentError, File, isBlank } from './contract.ts'
+import { AgentError, File, FileUrl, isBlank } from './contract.ts'
 import type { CoreSettings } from './settings.ts'
 
 type Limits = Pick<CoreSettings, 'maxFiles' | 'maxFileBytes'>
@@ -42,7 +42,7 @@ const TEXT_EXTENSIONS = new Map([
 ])
 
 /**
- * Check the files of a prompt, by their content.
+ * Check the files of a prompt, by their content; skip files that are not yet fetched.
  *
  * `accepted` are the media types that the model accepts. Throws AgentError: `payload_too_large`
  * above MAX_FILES or MAX_FILE_BYTES, `unsupported_file`.
@@ -53,7 +53,9 @@ export function checkFiles(
   limits: Limits,
 ): void {
   checkCount(files.length, limits)
-  for (const file of files) checkFile(file, accepted, limits)
+  for (const file of files) {
+    if (!(file instanceof FileUrl)) checkFile(file, accepted, limits)
+  }
 }
 
 function checkFile(file: File, accepted: readonly string[], limits: Limits): void {
@@ -92,12 +94,16 @@ function checkImage({ data, label }: File): void {
 }
 
 /** Return the error for a type that is not accepted. */
-function unsupported(reason: string, accepted: readonly string[]): AgentError {
+export function unsupported(reason: string, accepted: readonly string[]): AgentError {
   const advice = accepted.length > 0 ? `Send one of: ${accepted.join(', ')}.` : 'Send no files.'
   return new AgentError('unsupported_file', `${reason}. ${advice}`)
 }
 
-/** Read the `files` of a request; `checkFiles` checks them. Throws AgentError. */
+/**
+ * Read the `files` of a request; `checkFiles` checks them. Throws AgentError.
+ *
+ * Those of a form are `File`s.
+ */
 export function readFiles(value: unknown, limits: Limits): File[] {
   if (!Array.isArray(value)) throw new AgentError('invalid_request', 'Send files as a list.')
   checkCount(value.length, limits)
@@ -111,24 +117,24 @@ export function checkCount(count: number, { maxFiles }: Limits): void {
 }
 
 function readFile(item: unknown, limits: Limits): File {
+  if (item instanceof File) return item
   const fields = Object(item) as Record<string, unknown>
-  const { media_type: mediaType, name = '', data } = fields
-  if ('url' in fields) {
-    const message = 'Send the data of a file: the agent fetches no URLs.'
-    throw new AgentError('invalid_request', message)
+  const isUrl = 'url' in fields
+  const { media_type: mediaType = isUrl ? '' : undefined, name = '', data, url } = fields
+  if (typeof mediaType === 'string' && typeof name === 'string') {
+    if (typeof data === 'string' && !isUrl) return decodeFile(mediaType, data, name, limits)
+    if (typeof url === 'string' && !('data' in fields)) {
+      return new FileUrl(url, plainType(mediaType), name)
+    }
   }
-  const hasStrings = typeof mediaType === 'string' && typeof name === 'string'
-  if (!hasStrings || typeof data !== 'string') {
-    const message = 'Send each file as {media_type, name, data}, with its data in base64.'
-    throw new AgentError('invalid_request', message)
-  }
-  return decodeFile(mediaType, data, name, limits)
+  const message =
+    'Send each file as {media_type, name, data}, with its data in base64, or as {url}.'
+  throw new AgentError('invalid_request', message)
 }
 
 /** Return a file from its base64. Throws AgentError. */
 export function decodeFile(mediaType: string, data: string, name: string, limits: Limits): File {
-  // Browsers may add a parameter, such as charset.
-  const type = mediaType.split(';')[0]!.trim().toLowerCase().toWellFormed()
+  const type = plainType(mediaType)
   const bytes = Buffer.from(data, 'base64') // ignores characters that are not base64
   const file = new File(type, bytes, name)
   if (data.length > Math.ceil(limits.maxFileBytes / 3) * 4) throw tooLarge(file.label, limits)
@@ -138,7 +144,13 @@ export function decodeFile(mediaType: string, data: string, name: string, limits
   return file
 }
 
-function tooLarge(label: string, { maxFileBytes }: Limits): AgentError {
+/** Return a media type in lower case, without parameters, such as the charset of browsers. */
+export function plainType(mediaType: string): string {
+  return mediaType.split(';')[0]!.trim().toLowerCase().toWellFormed()
+}
+
+/** Return the error for a file above MAX_FILE_BYTES. */
+export function tooLarge(label: string, { maxFileBytes }: Limits): AgentError {
   return new AgentError('payload_too_large', `${label} is larger than ${maxFileBytes} bytes.`)
 }
 
@@ -169,7 +181,7 @@ function unreadable(path: string, reason: string): AgentError {
 }
 
 /** Return the media type of the content, or ''. The type of any text is text/plain. */
-function typeOf(data: Uint8Array): MediaType | '' {
+export function typeOf(data: Uint8Array): MediaType | '' {
   const bytes = bufferOf(data)
   const start = bytes.toString('latin1', 0, 12)
   if (start.startsWith('\x89PNG\r\n\x1a\n')) return 'image/png'

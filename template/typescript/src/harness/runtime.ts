@@ -3,9 +3,11 @@
 import { types } from 'node:util'
 
 import { type App, type Capability, checkAll, within, wrapModel } from './capability.ts'
-import { AgentError, type Change, type Chunk, checkPrompt, RUNNING, Turn } from './contract.ts'
+import { AgentError, type Change, type Chunk, checkPrompt } from './contract.ts'
+import { FileUrl, RUNNING, Turn } from './contract.ts'
 import type { TurnRequest, TurnResult } from './contract.ts'
 import { abortOf } from './deadline.ts'
+import { checkUrls, fetchFiles } from './file_urls.ts'
 import { checkFiles, FORMATS } from './files.ts'
 import { CommandError, refuseErrors } from './findings.ts'
 import { announce, asAgentError, log, logging, logTurn, logUnexpected } from './log.ts'
@@ -92,6 +94,19 @@ export class Runtime implements RunningAgent {
     return undefined
   }
 
+  /** Return the output of the session's running turn, if a capability can read it. */
+  async follow(
+    sessionId: string,
+    actor: string | null,
+    signal: AbortSignal,
+  ): Promise<AsyncIterable<Chunk> | undefined> {
+    for (const capability of this.capabilities) {
+      const chunks = await capability.follow?.(sessionId, actor, signal)
+      if (chunks) return chunks
+    }
+    return undefined
+  }
+
   /** Return the tools of every turn; in a name conflict, the agent's own tool wins. */
   tools(): Tools {
     const tools = this.capabilities.flatMap((capability) => capability.tools?.() ?? [])
@@ -138,6 +153,7 @@ export class Runtime implements RunningAgent {
     signal?.addEventListener('abort', cancel)
     const work = async () => {
       checkFiles(turn.request.files, this.fileTypes, this.settings)
+      checkUrls(turn.request.files, this.settings)
       await opening?.()
       if (signal?.aborted) cancel()
       return this.#run(turn, stop.signal)
@@ -178,9 +194,23 @@ export class Runtime implements RunningAgent {
         if (turn.reply) await turn.emit(turn.reply) // a waiting turn may have no text
         return { ...stage, output: repeatedOutput(turn) }
       }
-      const { snapshot, newMessages } = await answerTurn(this, stage)
+      const start = performance.now()
+      await this.#fetchFiles(stage)
+      const seconds = this.settings.turnTimeoutSeconds - (performance.now() - start) / 1000
+      const { snapshot, newMessages } = await answerTurn(this, stage, seconds)
       return stage.commit(snapshot, () => this.committed(turn, newMessages))
     })
+  }
+
+  /** Fetch the files of the turn that the request names by URL. Throws AgentError. */
+  async #fetchFiles(stage: Stage): Promise<void> {
+    const { turn } = stage
+    const { files } = turn.request
+    if (!files.some((file) => file instanceof FileUrl)) return
+    const check = (bytes: number) => stage.checkSize(bytes)
+    const fetched = await fetchFiles(files, this.settings, turn.signal, check)
+    checkFiles(fetched, this.fileTypes, this.settings)
+    turn.request = turn.request.of({ files: fetched })
   }
 
   /** Make a turn current and run the `around` methods of all capabilities. */

@@ -103,6 +103,12 @@ function setting<T>(
 
 const HOST = '[A-Za-z0-9_.:\\[\\]-]+'
 const ORIGIN = `https?://${HOST}`
+// A name, whose last label is no number, or an address; then an optional port.
+const LABEL = '[A-Za-z0-9_\\u00a1-\\uffff-]+'
+const BYTE = '(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])'
+const IPV4 = `${BYTE}(\\.${BYTE}){3}`
+const IPV6 = '\\[[0-9A-Fa-f:.]+\\]'
+const FILE_HOST = `((${LABEL}\\.)*(?![0-9])${LABEL}|${IPV4}|${IPV6})(:[1-9][0-9]{0,4})?`
 
 const CORE_SETTINGS = {
   model: string('.*', '', 'offline'),
@@ -124,6 +130,7 @@ const CORE_SETTINGS = {
   maxPromptChars: integer(100_000, 1, 100_000_000),
   maxFiles: integer(8, 0, 1_000),
   maxFileBytes: integer(4_500_000, 1, 1_000_000_000),
+  fileHosts: stringList(FILE_HOST, 'a list like files.example.com,127.0.0.1:9000'),
   maxBodyBytes: integer(6_291_456, 1, 1_000_000_000),
   requestTimeoutSeconds: integer(30, 1, 86_400),
   keepAliveSeconds: integer(15, 1, 86_400),

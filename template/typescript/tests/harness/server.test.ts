@@ -39,7 +39,7 @@ describe('the first failed check is reported', () => {
   })
 
   test('an unknown path, before its host', async () => {
-    const answer = await client.request('POST', '/invocations/', FOREIGN_HOST)
+    const answer = await client.request('POST', '/other', FOREIGN_HOST)
     isRefused(answer, 404, 'not_found')
   })
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol, Self
 
 from starlette.types import ASGIApp
 
-from .contract import Change, Emit, Json, Turn, TurnRequest, TurnResult, discard
+from .contract import Change, Chunk, Emit, Json, Turn, TurnRequest, TurnResult, discard
 from .deadline import time_limit
 from .findings import Finding, diagnostic
 from .log import describe
@@ -112,12 +112,23 @@ class Capability(SessionHooks):
         return None
 
     def read(self, body: Mapping[str, Json], session_id: str) -> TurnRequest | None:
-        """Parse a custom body of POST /invocations; return None to leave it to others."""
+        """Parse a custom body of POST /invocations; return None to leave it to others.
+
+        The values of a form are the same as in JSON, except `files`, which are `File`s.
+        """
 
     def ask(
         self, result: TurnResult, request: TurnRequest, read: Callable[[str], str | None]
     ) -> TurnRequest | None:
         """Ask the user of `chat` for approvals; return the request that resumes the turn."""
+
+    async def follow(self, session_id: str, actor: str | None) -> AsyncIterator[Chunk] | None:
+        """Return the output of the session's running turn, for `chat --session`, or None.
+
+        The iterator raises AgentError if the turn fails. Closing the iterator does not stop the
+        turn.
+        """
+        return None
 
     def routes(self) -> Routes:
         """Return routes. Before a handler runs, the harness checks the request.

@@ -24,7 +24,12 @@ KEY_HEADERS = ("Idempotency-Key", PREFIX + "Custom-Idempotency-Key")
 
 Json = Mapping[str, "Json"] | Sequence["Json"] | str | float | bool | None
 
-SESSION_ID = "[A-Za-z0-9][A-Za-z0-9_-]{0,255}"
+# The second form accepts each id of AgentCore Runtime that an HTTP header can contain.
+SESSION_ID = "[A-Za-z0-9][A-Za-z0-9_-]{0,255}|[!-~][ -~]{31,254}[!-~]"
+SESSION_ID_FORM = (
+    "A session id has 1 to 256 characters: letters, digits, _ and -. It starts with a letter or"
+    " digit. From 33 characters, it may have any visible ASCII characters, and spaces between them."
+)
 ACTOR_ID = "(?=.{1,255}$)[A-Za-z0-9][A-Za-z0-9_/-]*(:[A-Za-z0-9_/-]+)*"
 KEY = "[!-~]{1,128}"
 KEY_FORM = "An idempotency key has 1 to 128 visible ASCII characters. Send it with a session id."
@@ -47,7 +52,7 @@ ACTOR_FORM = (
 ERRORS = {
     "invalid_json": (400, "Send one JSON value in UTF-8, nested at most 64 levels deep."),
     "invalid_request": (400, "The request is not valid."),
-    "invalid_session_id": (400, "A session id must match [A-Za-z0-9][A-Za-z0-9_-]{0,255}."),
+    "invalid_session_id": (400, SESSION_ID_FORM),
     "actor_required": (400, f"An actor id is required: set the header {ACTOR_HEADERS[0]}."),
     "invalid_actor": (400, ACTOR_FORM),
     "unauthorized": (401, "Send the token in the header `Authorization: Bearer TOKEN`."),
@@ -69,6 +74,7 @@ ERRORS = {
     "unsupported_file": (415, "The model does not accept this file."),
     "session_busy": (429, "Too many turns are waiting for this session."),
     "rate_limited": (429, "Too many requests; retry later."),
+    "head_too_large": (431, "The request line and headers are larger than 16 KiB."),
     "internal_error": (500, "Internal error; this turn was not saved."),
     "model_failed": (502, "The model failed; this turn was not saved."),
     "empty_reply": (502, "The model sent an empty reply; this turn was not saved."),
@@ -180,6 +186,19 @@ class File:
     def is_image(self) -> bool:
         """Whether the file is an image."""
         return self.media_type.startswith("image/")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileUrl(File):
+    """A file of a prompt that the agent fetches when its turn begins.
+
+    `data` is empty, and so is an unknown `media_type`.
+    """
+
+    media_type: str = ""
+    data: bytes = field(default=b"", init=False, repr=False)
+    name: str = ""
+    url: str = field(repr=False)  # may contain a signature
 
 
 @dataclass(frozen=True)
@@ -324,7 +343,7 @@ class Turn:
     The facts are also set for a failed turn.
     """
 
-    request: TurnRequest
+    request: TurnRequest  # its files have their data when the model is called
     send: Emit = field(default=discard, repr=False)
     prompt: str = field(init=False, repr=False)  # the request's, or the repeated turn's
     key: str | None = field(init=False, repr=False)  # as above

@@ -7,7 +7,7 @@ from pathlib import Path
 from struct import error as struct_error
 from struct import unpack_from
 
-from .contract import AgentError, File, is_blank, well_formed
+from .contract import AgentError, File, FileUrl, is_blank, well_formed
 from .log import describe
 from .settings import CoreSettings
 
@@ -36,13 +36,15 @@ ZIP_END_PLACE = 22 + 65_535  # the end record and its comment
 
 
 def check_files(files: Sequence[File], accepted: Collection[str], settings: CoreSettings) -> None:
-    """Check the files of a prompt, by their content.
+    """Check the files of a prompt, by their content; skip files that are not yet fetched.
 
     `accepted` are the media types that the model accepts. Raises AgentError: `payload_too_large`
     above MAX_FILES or MAX_FILE_BYTES, `unsupported_file`.
     """
     check_count(len(files), settings)
     for file in files:
+        if isinstance(file, FileUrl):
+            continue
         if len(file.data) > settings.max_file_bytes:
             raise too_large(file.label, settings)
         if file.media_type not in FORMATS:
@@ -77,7 +79,10 @@ def unsupported(reason: str, accepted: Collection[str]) -> AgentError:
 
 
 def read_files(value: object, settings: CoreSettings) -> tuple[File, ...]:
-    """Read the `files` of a request; `check_files` checks them. Raises AgentError."""
+    """Read the `files` of a request; `check_files` checks them. Raises AgentError.
+
+    Those of a form are `File`s.
+    """
     if not isinstance(value, list):
         raise AgentError("invalid_request", "Send files as a list.")
     check_count(len(value), settings)
@@ -92,23 +97,25 @@ def check_count(count: int, settings: CoreSettings) -> None:
 
 
 def _read_file(item: object, settings: CoreSettings) -> File:
+    if isinstance(item, File):
+        return item
     fields = item if isinstance(item, dict) else {}
-    media_type = fields.get("media_type")
     name = fields.get("name", "")
     data = fields.get("data")
-    if "url" in fields:
-        message = "Send the data of a file: the agent fetches no URLs."
-        raise AgentError("invalid_request", message)
-    if not isinstance(media_type, str) or not isinstance(name, str) or not isinstance(data, str):
-        message = "Send each file as {media_type, name, data}, with its data in base64."
-        raise AgentError("invalid_request", message)
-    return decode_file(media_type, data, name, settings)
+    url = fields.get("url")
+    media_type = fields.get("media_type", "" if "url" in fields else None)
+    if isinstance(media_type, str) and isinstance(name, str):
+        if isinstance(data, str) and "url" not in fields:
+            return decode_file(media_type, data, name, settings)
+        if isinstance(url, str) and "data" not in fields:
+            return FileUrl(media_type=plain_type(media_type), name=name, url=url)
+    message = "Send each file as {media_type, name, data}, with its data in base64, or as {url}."
+    raise AgentError("invalid_request", message)
 
 
 def decode_file(media_type: str, data: str, name: str, settings: CoreSettings) -> File:
     """Return a file from its base64. Raises AgentError."""
-    # Browsers may add a parameter, such as charset.
-    media_type = well_formed(media_type.split(";")[0].strip().lower())
+    media_type = plain_type(media_type)
     label = File(media_type, b"", name).label
     if len(data) > (settings.max_file_bytes + 2) // 3 * 4:
         raise too_large(label, settings)
@@ -117,6 +124,11 @@ def decode_file(media_type: str, data: str, name: str, settings: CoreSettings) -
     except ValueError:
         raise AgentError("invalid_request", f"The data of {label} is not base64.") from None
     return File(media_type, content, name)
+
+
+def plain_type(media_type: str) -> str:
+    """Return a media type in lower case, without parameters, such as the charset of browsers."""
+    return well_formed(media_type.split(";")[0].strip().lower())
 
 
 def too_large(label: str, settings: CoreSettings) -> AgentError:

@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import re
+import ssl
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,8 +99,9 @@ def log_turn(turn: Turn) -> None:
 def describe(error: BaseException) -> str:
     """Return the kinds of an error and its causes, without its text, which may quote a prompt.
 
-    A kind is the class with the HTTP status, the AWS error code or the operating system's message,
-    if any, as in `ConnectError < ConnectionRefusedError (Connection refused)`.
+    A kind is the class with the HTTP status, the AWS error code, the reason of a TLS failure or the
+    operating system's message, if any, as in `ConnectError < ConnectionRefusedError (Connection
+    refused)`.
     """
     return " < ".join(map(_kind, causes_of(error)))
 
@@ -155,7 +157,9 @@ def _kind(error: BaseException) -> str:
     if status:
         details += [f"HTTP {status}"]
     details += [name]
-    if isinstance(error, OSError) and (error.errno or 0) > 0:
+    if isinstance(error, ssl.SSLError):  # its errno is not one of the operating system
+        details += [getattr(error, "verify_message", None) or error.reason]
+    elif isinstance(error, OSError) and (error.errno or 0) > 0:
         details += [os.strerror(error.errno or 0)]
     text = ", ".join(str(detail) for detail in details if detail not in (None, kind))
     return kind + (f" ({text})" if text else "")

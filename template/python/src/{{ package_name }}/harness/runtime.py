@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any
@@ -17,7 +18,9 @@ from .contract import (
     RUNNING,
     AgentError,
     Change,
+    Chunk,
     Emit,
+    FileUrl,
     Json,
     Turn,
     TurnRequest,
@@ -26,6 +29,7 @@ from .contract import (
     discard,
 )
 from .deadline import time_limit
+from .file_urls import check_urls, fetch_files
 from .files import FORMATS, check_files
 from .findings import Finding, refuse_errors
 from .http.routes import check_own_routes
@@ -34,7 +38,7 @@ from .models.file_types import FILE_TYPES
 from .modules import ModelModule, Modules, check_agent, check_final_tools
 from .sessions.running_turns import Turns
 from .sessions.session_store import InProcess
-from .sessions.sessions import Sessions
+from .sessions.sessions import Sessions, Stage
 from .settings import CoreSettings, proxy_variables, without_password
 from .tool_schemas import refused_tool
 
@@ -114,6 +118,13 @@ class Runtime:
         turns = (capability.ask(result, request, read) for capability in self.capabilities)
         return next(filter(None, turns), None)
 
+    async def follow(self, session_id: str, actor: str | None) -> AsyncIterator[Chunk] | None:
+        """Return the output of the session's running turn, if a capability can read it."""
+        for capability in self.overriding("follow"):
+            if chunks := await capability.follow(session_id, actor):
+                return chunks
+        return None
+
     def spawn(self, request: TurnRequest, *, emit: Emit = discard) -> asyncio.Task[TurnResult]:
         """Run a turn in a task: see `capability.Runtime`."""
         return self.start(Turn(request, emit))
@@ -123,6 +134,7 @@ class Runtime:
         if turn.request.needs_prompt:
             check_prompt(turn.prompt, self.settings.max_prompt_chars)
         check_files(turn.request.files, self.file_types, self.settings)
+        check_urls(turn.request.files, self.settings)
         if self.actor_required and turn.actor is None:
             raise AgentError("actor_required")
         return self.turns.start(self._run(turn))
@@ -204,6 +216,14 @@ class Runtime:
         if name := refused_tool(error, [*self._tools_by_name()]):
             log.warning("the provider rejects tool %s: run `check`", name)
 
+    async def fetch_files(self, stage: Stage) -> None:
+        """Fetch the files of the turn that the request names by URL. Raises AgentError."""
+        request = stage.turn.request
+        if any(isinstance(file, FileUrl) for file in request.files):
+            files = await fetch_files(request.files, self.settings, stage.check_size)
+            check_files(files, self.file_types, self.settings)
+            stage.turn.request = replace(request, files=files)
+
     def prepare(self, turn: Turn) -> dict[str, Any]:
         """Return the options of the turn's agent, such as model and tools."""
         model = wrap_model(self.capabilities, self.model, turn.actor, turn)
@@ -267,6 +287,7 @@ async def take_turn(runtime: Runtime, turn: Turn) -> TurnResult:
             return stage
         try:
             async with time_limit(runtime.settings.turn_timeout_seconds) as limit:
+                await runtime.fetch_files(stage)
                 options = runtime.prepare(turn)
                 agent = runtime.modules.agent
                 snapshot, new_messages = await answer_turn(

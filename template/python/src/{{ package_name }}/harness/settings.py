@@ -14,6 +14,12 @@ from dotenv.parser import parse_stream
 from .findings import Finding, diagnostic
 
 HOST_FORM = r"[A-Za-z0-9_.:\[\]-]+"
+# A name, whose last label is no number, or an address; then an optional port.
+LABEL = r"[A-Za-z0-9_\u00a1-\uffff-]+"
+BYTE = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+FILE_HOST_FORM = (
+    rf"(({LABEL}\.)*(?![0-9]){LABEL}|{BYTE}(\.{BYTE}){{3}}|\[[0-9A-Fa-f:.]+\])(:[1-9][0-9]{{0,4}})?"
+)
 VISIBLE = "[!-~]{1,4096}"
 VISIBLE_TEXT = "visible ASCII characters"
 
@@ -99,6 +105,9 @@ class CoreSettings:
     max_prompt_chars: int = integer(100_000, 1, 100_000_000)
     max_files: int = integer(8, 0, 1_000)
     max_file_bytes: int = integer(4_500_000, 1, 1_000_000_000)
+    file_hosts: tuple[str, ...] = string_list(
+        FILE_HOST_FORM, "a list like files.example.com,127.0.0.1:9000"
+    )
     max_body_bytes: int = integer(6_291_456, 1, 1_000_000_000)
     request_timeout_seconds: int = integer(30, 1, 86_400)
     keep_alive_seconds: int = integer(15, 1, 86_400)

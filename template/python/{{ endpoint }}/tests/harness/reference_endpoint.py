@@ -12,9 +12,10 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from secrets import compare_digest, token_hex
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
 ID = "[A-Za-z0-9][A-Za-z0-9._-]{0,299}"
+SESSION = f"{ID}|[!-~][ -~]{{31,254}}[!-~]"
 UUID7 = "[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]{21}"
 TABLE = "CREATE TABLE IF NOT EXISTS kept(sid, scope, id, etag, json, UNIQUE(sid, scope, id))"
 FIELDS = ("schema_version", "created_at")
@@ -55,7 +56,7 @@ class Endpoint(ThreadingHTTPServer):
         """Return the status, JSON and ETag of an operation, run in one transaction."""
         with self._lock, self.data:
             self.data.execute("BEGIN IMMEDIATE")
-            return self._do(call, text(call, "operation"), text(call, "session_id"))
+            return self._do(call, text(call, "operation"), text(call, "session_id", SESSION))
 
     def _do(
         self, call: dict[str, Any], operation: str, session: str
@@ -133,7 +134,8 @@ class Handler(BaseHTTPRequestHandler):
         if token and not compare_digest(str(headers["Authorization"]), f"Bearer {token}"):
             raise PermissionError("the token is missing or wrong")
         if self.command == "DELETE":
-            return {"operation": "delete_session", "session_id": path.removeprefix("/sessions/")}
+            session = unquote(path.removeprefix("/sessions/"))
+            return {"operation": "delete_session", "session_id": session}
         call = json.loads(body) if self.command == "POST" else dict(parse_qsl(query))
         if self.command == "GET":
             call["scope"] = {"type": call.get("scope_type"), "scope_id": call.get("scope_id")}

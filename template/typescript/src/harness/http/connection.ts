@@ -7,9 +7,15 @@ import type { Server as Listener, Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { getSystemErrorMessage } from 'node:util'
 
-import { AgentError } from '../contract.ts'
+import { AgentError, type ErrorType } from '../contract.ts'
 import { CommandError } from '../findings.ts'
 import type { CoreSettings } from '../settings.ts'
+
+/** The types of errors by the codes of Node; other errors are `invalid_request`. */
+const TYPES: Record<string, ErrorType> = {
+  ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
+  HPE_HEADER_OVERFLOW: 'head_too_large',
+}
 
 /**
  * Create a server whose clients have `requestTimeoutSeconds` for each whole request.
@@ -25,6 +31,8 @@ export function createHttpServer(app: RequestListener, settings: CoreSettings): 
   const maxSockets = maxConnections(settings.maxTurns)
   return createServer(options, app)
     .on('clientError', refuse)
+    .on('connect', (_, socket) => refuse(new Error('CONNECT'), socket))
+    .on('checkExpectation', app) // an unknown expectation is ignored
     .on('request', ({ socket }) => {
       if (sockets.delete(socket)) sockets.add(socket) // the most recently used socket is last
     })
@@ -71,8 +79,9 @@ function refuse(error: NodeJS.ErrnoException, socket: Duplex): void {
     return void answer.once('close', () => refuse(error, socket))
   }
   if (socket.writable && error.code !== 'ECONNRESET' && !answer?.headersSent) {
-    const { type, status, message } = new AgentError(isLate ? 'request_timeout' : 'invalid_request')
-    const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nConnection: close\r\n`
+    const { type, status, message } = new AgentError(TYPES[error.code ?? ''] ?? 'invalid_request')
+    const date = `Date: ${new Date().toUTCString()}\r\nConnection: close\r\n`
+    const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${date}`
     const body = JSON.stringify({ error: { type, message } })
     const kind = 'Content-Type: application/json\r\nX-Content-Type-Options: nosniff\r\n\r\n'
     socket.write(`${head}${kind}${body}`)

@@ -20,7 +20,7 @@ export async function serveWithReload(folder: string): Promise<void> {
   const program = [...process.execArgv, process.argv[1]!, 'serve']
   const signals: string[] = []
   let child: ChildProcess | undefined
-  for (const name of ['SIGINT', 'SIGTERM'] as const) {
+  for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
     process.on(name, () => signals.push(name) > 1 && child?.kill(name))
   }
   const isKilled = process.platform === 'win32' // the child cannot save its sessions
@@ -49,6 +49,13 @@ export async function serveWithReload(folder: string): Promise<void> {
     ;[code] = await exit
   }
   process.exit(code ?? 1)
+}
+
+/** Return a function that reports whether the parent, `serve --reload`, has exited. */
+export function watchParent(): () => boolean {
+  const parent = process.ppid
+  const isChild = Boolean(process.env[SESSIONS_FD])
+  return () => isChild && process.ppid !== parent
 }
 
 /** Restore the previous child's sessions; return a function that passes them on. */

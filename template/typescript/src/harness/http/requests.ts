@@ -8,10 +8,12 @@ import { AgentError, type Change, TurnRequest } from '../contract.ts'
 import { readFiles } from '../files.ts'
 import { log } from '../log.ts'
 import type { Runtime } from '../modules.ts'
-import { isLoopback, splitList } from '../settings.ts'
+import { FORM_TYPE, isForm, label, readForm } from './multipart.ts'
+import { type CoreSettings, isLoopback, splitList } from '../settings.ts'
 
 const LOOPBACK_ADDRESS = /^(https?:\/\/)?(localhost|127(\.\d+){3}|\[::1\])(:\d+)?$/i
 const IP_ADDRESS = /^(\d+(\.\d+){3}|\[[\da-f:.]+\])(:\d+)?$/i
+const EXCLUDES = /;\s*q\s*=\s*0(\.0*)?\s*(;|$)/
 
 /** Return the value of the first of these headers that the request has, or null. */
 export function readHeader(request: IncomingMessage, ...names: string[]): string | null {
@@ -66,15 +68,36 @@ function refuseForeign(request: IncomingMessage, { settings }: Runtime, isPublic
   }
 }
 
-/** Check the Content-Type of a request that has an Origin. Throws AgentError. */
+/** Check the Content-Type of a request from a web page. Throws AgentError. */
 function refuseType(request: IncomingMessage, types: readonly string[]): void {
   const { origin, 'content-type': sent = [] } = request.headersDistinct
   const isListed = sent.every((type) => types.includes(type.split(';')[0]!.trim().toLowerCase()))
   const isTyped = sent.length > 0 || request.method !== 'POST' // untyped POSTs get no preflight
-  if (origin && !(isListed && isTyped)) {
-    const what = `A request with an Origin needs Content-Type: ${types.join(' or ')}.`
+  const isFromPage = origin !== undefined || !isSameSite(request)
+  if (isFromPage && !(isListed && isTyped)) {
+    const what = `A request from a web page needs Content-Type: ${types.join(' or ')}.`
     throw new AgentError('invalid_request', what)
   }
+}
+
+/** Whether a request without an Origin is not from a page of another site. */
+function isSameSite(request: IncomingMessage): boolean {
+  return ['same-origin', 'none'].includes(readHeader(request, 'Sec-Fetch-Site') ?? 'none')
+}
+
+/**
+ * Return the types that a page may send to POST /invocations.
+ *
+ * Browsers send forms to any server without a preflight request. So only the agent's own pages
+ * and those in ALLOWED_ORIGINS may send them.
+ */
+function typesOf(request: IncomingMessage, { allowedOrigins }: CoreSettings): string[] {
+  const { origin, host = [] } = request.headersDistinct
+  const own = host.flatMap((name) => [`http://${name}`, `https://${name}`])
+  const trusted = [...own.map((url) => url.toLowerCase()), ...splitList(allowedOrigins)]
+  const areTrusted = origin?.every((value) => trusted.includes(value.toLowerCase()))
+  const types = ['application/json']
+  return (areTrusted ?? isSameSite(request)) ? [...types, FORM_TYPE] : types
 }
 
 /** Log a rejected request and return its error. */
@@ -103,11 +126,18 @@ function authorize(request: IncomingMessage, { settings }: Runtime): void {
   }
 }
 
-/** Whether to stream: Accept contains text/event-stream or lacks application/json. */
+/**
+ * Whether to stream: Accept contains text/event-stream or lacks application/json.
+ *
+ * A media range with `q=0` excludes its type (RFC 9110, section 12.4.2).
+ */
 export function wantsEvents(request: IncomingMessage): boolean {
   const ranges = (readHeader(request, 'accept') ?? '').toLowerCase().split(',')
-  const types = ranges.map((range) => range.split(';')[0]?.trim())
-  return types.includes('text/event-stream') || !types.includes('application/json')
+  const typeOf = (range: string) => range.split(';')[0]!.trim()
+  const excluded = ranges.filter((range) => EXCLUDES.test(range)).map(typeOf)
+  const types = ranges.map(typeOf)
+  if (types.includes('text/event-stream')) return !excluded.includes('text/event-stream')
+  return !types.includes('application/json') || excluded.includes('application/json')
 }
 
 /** Read and validate a POST /invocations. Throws AgentError for the first failed check. */
@@ -118,13 +148,17 @@ export async function readCall(
 ): Promise<TurnRequest | Change> {
   const sentId = readHeader(request, contract.SESSION_HEADER)
   const isNew = sentId === null
-  const sessionId = sentId ?? randomUUID()
+  const sentIds = request.headersDistinct[contract.SESSION_HEADER.toLowerCase()] ?? []
+  const sessionId = sentIds.length > 1 ? '' : (sentId ?? randomUUID())
   // Every response has the session header, even an error.
   if (contract.SESSION_ID.test(sessionId)) response.setHeader(contract.SESSION_HEADER, sessionId)
-  checkAccess(request, runtime)
+  checkAccess(request, runtime, true, typesOf(request, runtime.settings))
   const raw = await runtime.turns.reading(() => receive(request, runtime.settings.maxBodyBytes))
   contract.checkIds(sessionId, null)
-  const call = readBody(parseJson(raw), sessionId, runtime)
+  const contentType = readHeader(request, 'Content-Type') ?? ''
+  const hasForm = isForm(contentType)
+  const body = hasForm ? parseForm(raw, contentType, runtime.settings) : parseJson(raw)
+  const call = readBody(body, sessionId, runtime)
   if (isNew && !(call instanceof TurnRequest)) {
     throw new AgentError('invalid_request', 'Send the session id in the session header.')
   }
@@ -166,11 +200,15 @@ export async function receive(request: IncomingMessage, maxBytes: number): Promi
   return Buffer.concat(chunks)
 }
 
+/** Return the text of UTF-8; keep a byte order mark, which is not JSON. Throws TypeError. */
+function decode(bytes: Uint8Array): string {
+  return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
+}
+
 /** Parse JSON (RFC 8259) with at most 64 levels of nesting. Throws `invalid_json`. */
 export function parseJson(body: Uint8Array): unknown {
   try {
-    // Keep a byte order mark, which is not JSON.
-    const text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(body)
+    const text = decode(body)
     let level = 0
     let isQuoted = false
     for (let at = 0; at < text.length; at++) {
@@ -184,6 +222,25 @@ export function parseJson(body: Uint8Array): unknown {
     return JSON.parse(text)
   } catch {
     throw new AgentError('invalid_json')
+  }
+}
+
+/** Return a form as the JSON body with the same fields, but with `File`s. Throws AgentError. */
+function parseForm(raw: Uint8Array, contentType: string, settings: CoreSettings): object {
+  const { fields, files } = readForm(raw, contentType, settings)
+  const values = new Map([...fields].map(([name, value]) => [name, readField(name, value)]))
+  if (files.length > 0) values.set('files', files)
+  return Object.fromEntries(values)
+}
+
+/** Return the value of a form's field: `prompt` is text, and others are JSON. */
+function readField(name: string, value: Uint8Array): unknown {
+  try {
+    return name === 'prompt' ? decode(value) : parseJson(value)
+  } catch {
+    const kind = name === 'prompt' ? 'UTF-8' : 'JSON'
+    const message = `The value of the field ${label(name)} is not ${kind}.`
+    throw new AgentError('invalid_request', message)
   }
 }
 

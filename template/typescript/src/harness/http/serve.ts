@@ -8,12 +8,15 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 import { createHttpServer, listen } from './connection.ts'
 import { announce, logging, surviveLateErrors } from '../log.ts'
-import { takeOver } from './reload.ts'
+import { takeOver, watchParent } from './reload.ts'
 import type { App } from '../capability.ts'
 import type { Routes } from '../modules.ts'
 import { type Runtime, startRuntime } from '../runtime.ts'
 import { createApp } from './server.ts'
 import { isLoopback } from '../settings.ts'
+
+/** Signals that follow the first sooner are copies: a parent forwards those of its group. */
+const REPEAT_MILLISECONDS = 1000
 
 /** Serve until a signal arrives. */
 export async function serve(app: App): Promise<void> {
@@ -26,10 +29,18 @@ export async function serve(app: App): Promise<void> {
 async function run(runtime: Runtime, routes: Routes): Promise<void> {
   const { settings, turns } = runtime
   const { host, apiToken, shutdownGraceSeconds } = settings
-  const signalled = new Promise((resolve) => {
-    for (const name of ['SIGTERM', 'SIGINT']) {
-      process.on(name, () => (turns.isDraining ? exit(1) : resolve(name)))
+  const isOrphan = watchParent()
+  const signalled = new Promise<void>((resolve) => {
+    let signalledAt = Infinity
+    for (const name of ['SIGTERM', 'SIGINT', 'SIGHUP']) {
+      process.on(name, () => {
+        const now = performance.now()
+        if (now - signalledAt >= REPEAT_MILLISECONDS) exit(1)
+        signalledAt = Math.min(signalledAt, now)
+        resolve()
+      })
     }
+    setInterval(() => isOrphan() && resolve(), 500).unref()
   })
   const server = createHttpServer(createApp(runtime, routes), settings)
   await listen(server, settings)

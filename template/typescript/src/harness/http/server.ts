@@ -75,7 +75,9 @@ export function createApp(runtime: ServedRuntime, ownRoutes: Routes): RequestLis
     }
   }
 
-  routes['POST /invocations'] = (request, response) => invoke(request, response, runtime)
+  for (const path of ['/invocations', '/invocations/']) {
+    routes[`POST ${path}`] = (request, response) => invoke(request, response, runtime)
+  }
   routes['GET /ping'] = answerOf(ping, runtime, '/ping', true)
   add(ownRoutes)
   for (const capability of runtime.capabilities) {

@@ -35,20 +35,21 @@ type Failure = Error & Record<string, unknown> & { $metadata?: { httpStatusCode?
 /** Whether a model rejected a request because of its length. */
 export function isTooLong(error: unknown): boolean {
   const failures = causesOf(error).filter((failure) => !(failure instanceof AgentError))
-  if (!failures.every(hasStatus) || failures.some((failure) => says(AT_LIMIT, failure))) {
-    return false
-  }
+  if (!failures.every((failure) => hasStatus(failure, STATUSES))) return false
+  if (failures.some((failure) => says(AT_LIMIT, failure))) return false
   const isKnown = failures.some(({ name }) => name === 'ContextWindowOverflowError')
   return isKnown || failures.some((failure) => says(TOO_LONG, failure))
 }
 
-function hasStatus(failure: Error): boolean {
+/** Whether a client's error has one of these HTTP statuses, or no status. */
+export function hasStatus(failure: Error, statuses: readonly number[]): boolean {
   const { status, statusCode = status, $metadata } = failure as Failure
   const http = statusCode ?? $metadata?.httpStatusCode
-  return http === undefined || STATUSES.includes(Number(http))
+  return http === undefined || statuses.includes(Number(http))
 }
 
-function says(what: RegExp, failure: Error): boolean {
+/** Whether a text of a client's error contains `what`. */
+export function says(what: RegExp, failure: Error): boolean {
   const { name, message, code, type, error, responseBody, data } = failure as Failure
   const texts = [name, message, code, type, responseBody, jsonOf(error), jsonOf(data)]
   return texts.some((text) => {

@@ -42,6 +42,11 @@ export interface LastTurn {
   reply: string
   /** The turns whose messages are in the session. */
   turns: TurnStart[]
+  /**
+   * Whether another program wrote the session and named no actor: the actor of the next turn owns
+   * it.
+   */
+  ownerless?: boolean
   fork?: Fork | undefined
   /** A fork starts without records. */
   records?: Records
@@ -172,7 +177,9 @@ export class Session {
     this.snapshot = snapshot
     this.last = snapshot?.app_data ?? null
     this.records = this.last?.records ?? {}
-    if (this.last && this.last.actor !== actor) throw new AgentError('session_forbidden')
+    if (this.last && this.last.actor !== actor && !this.last.ownerless) {
+      throw new AgentError('session_forbidden')
+    }
     this.number = this.last?.turn ?? 0
     this.data = { messages: [], ...snapshot?.data }
     this.turns = this.last?.turns ?? findTurns(this.data)
@@ -215,9 +222,8 @@ export class Session {
     turn.number = this.number + 1 - this.turns.length + end
     const repeated = turn.prompt ? undefined : this.data.messages[this.turns[end]!.at]
     turn.prompt ||= textOf(repeated as Message)
-    const fileBytes = turn.request.files.reduce((sum, { data }) => sum + data.length, 0)
-    this.checkSize(turn.prompt, (fileBytes * 4) / 3) // as base64
     const stage = new Stage(this, turn, this.historyBefore(end))
+    stage.checkSize(turn.request.files.reduce((sum, { data }) => sum + data.length, 0))
     if (repeated) stage.repeatedFiles = partsWithoutText(repeated as Message)
     turn.hasBegun = true
     await stage.limit()
@@ -447,6 +453,11 @@ export class Stage {
     if (session.stored?.isRolledBack) this.marks.add('rolled_back')
     this.#fork = fork
     this.#other = withoutMessages(data)
+  }
+
+  /** Throw `session_too_large` if the prompt and files of this size exceed the limit. */
+  checkSize(fileBytes: number): void {
+    this.session.checkSize(this.turn.prompt, (fileBytes * 4) / 3) // as base64
   }
 
   /** If the history exceeds a limit, cut it to half of that limit. */

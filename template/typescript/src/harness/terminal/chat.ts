@@ -28,6 +28,7 @@ interface Conversation {
   failures: number
   isOver: boolean
 }
+type Work = (reply: Reply, signal: AbortSignal) => Promise<void>
 type Command = (conversation: Conversation, signal: AbortSignal) => string | Promise<string>
 
 const COMMANDS: Record<string, [does: string, run?: Command]> = {
@@ -78,6 +79,7 @@ export async function chat(args: string[], app: App): Promise<void> {
     })
   }
   if (isSingleQuestion) await handle(conversation, question)
+  else if (values.session !== undefined) await followTurn(conversation)
   while (keyboard && !conversation.isOver) {
     const line = await keyboard.readPrompt()
     if (line === null || LEAVE.includes(line.trim())) break
@@ -101,7 +103,6 @@ function greet(screen: Screen, app: App): void {
 
 /** Run a command, or a turn with this prompt; print errors. */
 async function handle(conversation: Conversation, line: string): Promise<void> {
-  const { screen, keyboard } = conversation
   const name = line.trim()
   // Terminals quote the path of a file that is dropped on them.
   const path = /^\/attach\s+(.+)$/.exec(name)?.[1]?.replace(/^(['"])(.*)\1$/, '$2')
@@ -109,28 +110,54 @@ async function handle(conversation: Conversation, line: string): Promise<void> {
   const named = Object.hasOwn(COMMANDS, name) ? COMMANDS[name]?.[1] : undefined
   const command = path ? attachFile : named
   const isUnknown = name !== '/retry' && /^\/\w*(\s|$)/.test(name) // not a path
-  const reply = new Reply(screen)
-  const controller = new AbortController()
-  const { signal } = controller
-  if (keyboard) keyboard.turnAbort = controller
-  else process.once('SIGINT', () => controller.abort())
-  try {
+  await attempt(conversation, 'Interrupted: this turn was not saved.', async (reply, signal) => {
     if (command) {
       const output = await command(conversation, signal)
       reply.stopWaiting()
-      screen.print(`${output.replace(CONTROL, '') || 'None.'}\n`)
+      conversation.screen.print(`${output.replace(CONTROL, '') || 'None.'}\n`)
     } else if (isUnknown) {
       conversation.failures++
       console.log('Unknown command. Type /help for a list.')
     } else {
       await runTurns(conversation, line, reply, signal)
     }
+  })
+}
+
+/** Show the session's running turn, until it ends or the user presses Ctrl-C. */
+async function followTurn(conversation: Conversation): Promise<void> {
+  const { runtime, screen, sessionId, actor } = conversation
+  await attempt(conversation, 'The turn continues.', async (reply, signal) => {
+    const chunks = await runtime.follow(sessionId, actor, signal)
+    if (!chunks) return
+    console.log('A turn of this session is running. To leave it running, press Ctrl-C.')
+    const show = async () => {
+      for await (const chunk of chunks) await reply.show(chunk)
+      signal.throwIfAborted()
+    }
+    await reply.follow(show())
+    conversation.turns++
+    reply.endLine()
+    screen.print('\n')
+  })
+}
+
+/** Do some work; print errors, or `interrupted` after Ctrl-C. */
+async function attempt(conversation: Conversation, interrupted: string, work: Work): Promise<void> {
+  const { screen, keyboard } = conversation
+  const reply = new Reply(screen)
+  const controller = new AbortController()
+  const { signal } = controller
+  if (keyboard) keyboard.turnAbort = controller
+  else process.once('SIGINT', () => controller.abort())
+  try {
+    await work(reply, signal)
   } catch (error) {
     reply.stopWaiting()
     reply.endLine()
     if (signal.aborted) {
       if (screen.isSingleQuestion) conversation.failures++
-      if (!screen.isPiped) console.log('Interrupted: this turn was not saved.')
+      if (!screen.isPiped) console.log(interrupted)
       conversation.isOver = screen.isPiped
     } else {
       conversation.failures++

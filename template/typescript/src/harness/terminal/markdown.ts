@@ -105,16 +105,32 @@ export function wrap(text: string): string {
   return wrapTextWithAnsi(text, columns()).join('\n')
 }
 
+/** Return the lines of text as dim lines that fit the terminal. */
+function dimLines(text: string): string[] {
+  if (!text) return []
+  const lines = wrapTextWithAnsi(text.replace(/\n$/, ''), columns())
+  return lines.map((line) => styleText('dim', line))
+}
+
 function columns(): number {
   return Math.max(process.stdout.columns || 80, 10)
 }
 
-/** Prints finished blocks of streaming Markdown; redraws the last block while it grows. */
+/**
+ * Prints finished blocks of streaming Markdown; redraws the last block while it grows.
+ *
+ * Reasoning is dim text, and its blocks are lines.
+ */
 export class LiveMarkdown {
+  readonly #isReasoning: boolean
   #text = '' // unfinished Markdown
   #rows = 0 // drawn rows of the last block
   #pause = PAUSE_MS
   #timer: NodeJS.Timeout | undefined
+
+  constructor(isReasoning: boolean) {
+    this.#isReasoning = isReasoning
+  }
 
   /** Show more text after a pause. */
   add(text: string): void {
@@ -147,6 +163,11 @@ export class LiveMarkdown {
   /** Return the lines of the finished blocks, and lines and text of the last block. */
   #layOut(): { finished: string[]; live: string[]; text: string } {
     try {
+      if (this.#isReasoning) {
+        const end = this.#text.lastIndexOf('\n') + 1
+        const text = this.#text.slice(end)
+        return { finished: dimLines(this.#text.slice(0, end)), live: dimLines(text), text }
+      }
       const text = lastBlock(this.#text)
       const lines = render(this.#text)
       const live = text === this.#text ? lines : render(text)

@@ -227,6 +227,9 @@ export async function refuseQuestion(question: string): Promise<never> {
 export class Reply {
   readonly #screen: Screen
   readonly #markdown: LiveMarkdown | undefined
+  readonly #reasoning: LiveMarkdown | undefined
+  /** The part that is being printed. */
+  #part: LiveMarkdown | undefined
   readonly #calls = new Map<string, string>()
   #seconds = 0
   #isMidLine = false
@@ -235,7 +238,8 @@ export class Reply {
 
   constructor(screen: Screen) {
     this.#screen = screen
-    this.#markdown = screen.Markdown && new screen.Markdown()
+    this.#markdown = screen.Markdown && new screen.Markdown(false)
+    this.#reasoning = screen.Markdown && new screen.Markdown(true)
     if (screen.isLive) this.#spinner = setInterval(() => this.#spin(), 100)
   }
 
@@ -253,7 +257,8 @@ export class Reply {
 
   /** Print the remaining text, end the line, and print the pending log lines. */
   endLine(): void {
-    this.#markdown?.end()
+    this.#part?.end()
+    this.#part = undefined
     if (this.#isMidLine) this.#screen.print('\n')
     this.#isMidLine = false
     this.#screen.isReplying = false
@@ -290,8 +295,9 @@ export class Reply {
 
   /** Print a chunk of the turn; a tool call becomes a line with its result. */
   readonly show = async (chunk: Chunk): Promise<void> => {
-    if (typeof chunk === 'string') return this.#showText(chunk.replace(CONTROL, ''))
-    if (chunk instanceof Reasoning || !this.#screen.isLive || this.#screen.isSingleQuestion) return
+    if (typeof chunk === 'string') return this.#showText(chunk, this.#markdown)
+    if (!this.#screen.isLive || this.#screen.isSingleQuestion) return
+    if (chunk instanceof Reasoning) return this.#showText(chunk.text, this.#reasoning)
     this.endLine()
     if ('input' in chunk) {
       const input = JSON.stringify(chunk.input) ?? ''
@@ -310,16 +316,23 @@ export class Reply {
     }
   }
 
-  #showText(text: string): void {
+  /** Print text in a part; a blank line separates the reasoning from the reply. */
+  #showText(chunk: string, part: LiveMarkdown | undefined): void {
+    const text = chunk.replace(CONTROL, '')
     if (!text) return
     this.stopWaiting()
-    if (this.#markdown) {
-      this.#screen.isReplying = true
-      this.#markdown.add(text)
-    } else {
+    if (!part) {
       this.#screen.print(text)
       this.#isMidLine = !text.endsWith('\n')
+      return
     }
+    if (this.#part && this.#part !== part) {
+      this.endLine()
+      this.#screen.print('\n')
+    }
+    this.#part = part
+    this.#screen.isReplying = true
+    part.add(text)
   }
 }
 

@@ -58,6 +58,11 @@ export function filesIn({ content }: Pick<MessageData, 'content'>): File[] {
   })
 }
 
+/** Return the media types of the files in messages, also in the results of tools. */
+export function mediaTypesIn(messages: readonly Message[]): string[] {
+  return messages.flatMap(flat).filter(isFile).map(mediaTypeOf)
+}
+
 /**
  * Return messages whose files the model accepts, also in the results of tools.
  *

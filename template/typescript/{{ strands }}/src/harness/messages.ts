@@ -16,6 +16,7 @@ import { abortOf } from './deadline.ts'
 import { OfflineModel } from './echo_model.ts'
 import { sendable } from './file_parts.ts'
 import { log } from './log.ts'
+import type { AcceptedTypes } from './models/rejected_files.ts'
 import { serialize } from './sessions/sessions.ts'
 import type { CoreSettings } from './settings.ts'
 import { CALL_ID, INVALID_ARGUMENTS, MAX_QUOTED_CHARS, NAME, tooMany } from './tool_schemas.ts'
@@ -201,16 +202,12 @@ function textOf({ content }: CitationsBlock): TextBlock[] {
 }
 
 /** Repair the answers of an agent's model, and reject invalid calls. */
-export function repairAnswers(
-  agent: Agent,
-  settings: CoreSettings,
-  fileTypes: readonly string[],
-): void {
+export function repairAnswers(agent: Agent, settings: CoreSettings, accepted: AcceptedTypes): void {
   agent.addMiddleware(InvokeModelStage, async function* (context, next) {
     const { model } = context
     const checkedModel = model instanceof CheckedModel ? model : new CheckedModel(model)
     const isEcho = model instanceof OfflineModel // which reads files itself
-    const messages = isEcho ? context.messages : sendable(context.messages, fileTypes)
+    const messages = isEcho ? context.messages : sendable(context.messages, accepted.types)
     const events = next({ ...context, messages, model: checkedModel })
     const tools = new Set(context.toolSpecs.map(({ name }) => name))
     let marks: Marks = {}

@@ -14,7 +14,8 @@ import { causesOf, describe, log, placeOf } from './log.ts'
 import { checkMessages, marksOf, repairAnswers, textIn } from './messages.ts'
 import type { Runtime } from './modules.ts'
 import type { Data as Kept, Stage, TurnAnswer } from './sessions/sessions.ts'
-import { shortenRequests } from './models/shortening.ts'
+import { AcceptedTypes } from './models/rejected_files.ts'
+import { mendRequests } from './models/shortening.ts'
 
 const OUTPUT_TOOL = 'strands_structured_output' // the SDK's name
 const STOPS = ['toolUse', 'maxTokens', 'contentFiltered', 'limitTurns']
@@ -31,16 +32,21 @@ export interface Interrupted {
   pendingToolExecution: { assistantMessageData: MessageData }
 }
 
-/** Run the agent; return the new snapshot and the messages of the turn. */
-export async function answerTurn(runtime: Runtime, stage: Stage): Promise<TurnAnswer> {
+/** Run the agent for at most `seconds`; return the new snapshot and the messages of the turn. */
+export async function answerTurn(
+  runtime: Runtime,
+  stage: Stage,
+  seconds: number,
+): Promise<TurnAnswer> {
   const { turn } = stage
-  const agent = agentOf(runtime, stage)
+  const accepted = new AcceptedTypes(runtime.fileTypes, turn.request.files)
+  const agent = agentOf(runtime, stage, accepted)
   const shortening = new Shortening(stage)
-  shortenRequests(agent, shortening)
+  mendRequests(agent, shortening, accepted)
   const { FINAL_TOOLS = [] } = runtime.agent
   const ending = endingOf(agent, turn.request.output ? [] : FINAL_TOOLS)
   try {
-    await withinTime(runtime.settings.turnTimeoutSeconds, turn.signal, async (stop) => {
+    await withinTime(seconds, turn.signal, async (stop) => {
       turn.signal = stop
       await stream(runtime, agent, stage)
       await turn.say(ending.text)
@@ -102,7 +108,7 @@ function messagesOf(data: Record<string, JSONValue>, turn: Turn): MessageData[] 
 }
 
 /** Return a new agent with a copy of the session. */
-function agentOf(runtime: Runtime, { turn, data: stored }: Stage): Agent {
+function agentOf(runtime: Runtime, { turn, data: stored }: Stage, accepted: AcceptedTypes): Agent {
   const { SYSTEM_PROMPT, INTERVENTIONS = [] } = runtime.agent
   const agent = new Agent({
     systemPrompt: SYSTEM_PROMPT,
@@ -112,7 +118,7 @@ function agentOf(runtime: Runtime, { turn, data: stored }: Stage): Agent {
     retryStrategy: null, // a retry would repeat sent chunks
     ...runtime.prepare(turn),
   })
-  repairAnswers(agent, runtime.settings, runtime.fileTypes)
+  repairAnswers(agent, runtime.settings, accepted)
   agent.addHook(AfterToolCallEvent, ({ tool, error }) => {
     const name = tool?.name ?? 'that does not exist' // log no invented names
     if (error) log('WARNING', `tool ${name}: ${describe(error)}${placeOf(error)}`)

@@ -32,6 +32,11 @@ export function filesIn({ content }: { content: unknown }): File[] {
   })
 }
 
+/** Return the media types of the files in a prompt, also in the results of tools. */
+export function mediaTypesIn(prompt: Prompt): string[] {
+  return prompt.flatMap(partsOf).flatMap((part) => (part.type === 'file' ? [part.mediaType] : []))
+}
+
 /**
  * Return a prompt whose files the model accepts, also in the results of tools.
  *

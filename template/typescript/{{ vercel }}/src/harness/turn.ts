@@ -12,6 +12,7 @@ import { Calls, checkMessages, restored, selfContained } from './messages.ts'
 import type { Part } from './echo_model.ts'
 import type { Options, Runtime } from './modules.ts'
 import type { Stage, TurnAnswer } from './sessions/sessions.ts'
+import { AcceptedTypes } from './models/rejected_files.ts'
 import { ShorterPrompts } from './models/shortening.ts'
 import { modelError, streaming } from './models/streaming.ts'
 
@@ -27,15 +28,19 @@ type Call = Parameters<typeof generateText>[0]
 type TurnOptions = Options &
   Pick<Call, 'prepareStep' | 'onToolExecutionEnd' | 'maxRetries'> & { producer?: () => string }
 
-/** Run the agent; return the new snapshot and the messages of the turn. */
-export async function answerTurn(runtime: Runtime, stage: Stage): Promise<TurnAnswer> {
+/** Run the agent for at most `seconds`; return the new snapshot and the messages of the turn. */
+export async function answerTurn(
+  runtime: Runtime,
+  stage: Stage,
+  seconds: number,
+): Promise<TurnAnswer> {
   const { at, turn } = stage
   const committed = stage.data.messages as ModelMessage[] // checked by the store
   const last = (stage.answers as ModelMessage | undefined) ?? promptOf(stage)
   const staged = restored([...committed, last])
   const shortening = new Shortening(stage)
   const prompts = new ShorterPrompts(shortening)
-  const responses = await withinTime(runtime.settings.turnTimeoutSeconds, turn.signal, (stop) => {
+  const responses = await withinTime(seconds, turn.signal, (stop) => {
     turn.signal = stop
     return stream(runtime, turn, staged, prompts)
   }).finally(() => shortening.report())
@@ -71,6 +76,7 @@ async function stream(
   const { output } = turn.request
   const final = output ? [] : FINAL_TOOLS
   const calls = new Calls(staged, options.tools, runtime.settings)
+  const accepted = new AcceptedTypes(runtime.fileTypes, turn.request.files)
   const failures: unknown[] = [] // of callbacks, whose errors the SDK drops
   let size = 0
   const onPart = async (sent: Part) => {
@@ -104,8 +110,7 @@ async function stream(
     return part
   }
   const read = (model: Options['model']) => {
-    const { fileTypes } = runtime
-    return streaming(model, stop, onPart, prompts, { retries: maxRetries, fileTypes, producer })
+    return streaming(model, stop, onPart, prompts, { retries: maxRetries, accepted, producer })
   }
   /** End the turn with a tool's result as the reply. */
   const end = async (result: string, messages: readonly ModelMessage[]) => {

@@ -238,7 +238,7 @@ def test_an_unrecorded_span_serializes_no_messages() -> None:
 
 def test_other_blocks_stay_among_results() -> None:
     agent = Agent(model=ScriptedModel([]))
-    repairs = Repairs(agent, CoreSettings(), Mock(), ())
+    repairs = Repairs(agent, CoreSettings(), Mock(), Mock())
     tool_result: Any = {"toolUseId": "1", "status": "success", "content": [{"text": "a\ud800"}]}
     cache_point: Any = {"cachePoint": {"type": "default"}}
     message: Any = {"role": "user", "content": [cache_point, {"toolResult": tool_result}]}

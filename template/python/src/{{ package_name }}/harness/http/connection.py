@@ -4,7 +4,9 @@ import socket
 import sys
 import time
 from asyncio import Transport
+from email.utils import formatdate
 from http import HTTPStatus
+from itertools import chain
 from typing import cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
@@ -57,7 +59,7 @@ class Connection(HttpToolsProtocol):
     max_connections: int
     # Bytes that the app does not count: unparsed, or around the body.
     overhead = trailer_bytes = 0
-    is_refused = False
+    is_refused = is_large = is_in_body = False
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         # Without TCP_NODELAY, responses wait for an ACK; asyncio sets it only on its own sockets.
@@ -83,27 +85,30 @@ class Connection(HttpToolsProtocol):
             except HttpParserUpgrade as upgrade:
                 data = self._without_upgrade(data[upgrade.args[0] :])
             except HttpParserError:
-                return self._refuse("invalid_request")
+                return self._refuse("head_too_large" if self.is_large else "invalid_request")
         if self.overhead > MAX_HEAD_BYTES:
-            self._refuse("invalid_request")
+            self._refuse("invalid_request" if self.is_in_body else "head_too_large")
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self.since = time.monotonic()
         self.trailer_bytes = 0
+        self.is_in_body = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if "path" not in self.scope:
             return super().on_header(name, value)
         # Ignore trailers, because only the head identifies the caller; but limit their size.
         self.trailer_bytes += len(name) + len(value) + len(b":\r\n")
-        if self.trailer_bytes > MAX_HEAD_BYTES:
+        self.is_large = self.trailer_bytes > MAX_HEAD_BYTES
+        if self.is_large:
             raise HttpParserError("trailers too large")
 
     def on_headers_complete(self) -> None:
         self.overhead = 0
-        size = sum(len(name) + len(value) for name, value in self.headers)
-        if size > MAX_HEAD_BYTES or self.parser.get_method() == b"CONNECT":
+        self.is_in_body = True
+        self.is_large = sum(map(len, chain(*self.headers))) > MAX_HEAD_BYTES
+        if self.is_large or self.parser.get_method() == b"CONNECT":
             raise HttpParserError("head too large, or CONNECT")
         # Values exclude trailing spaces (RFC 9110, 5.5), which the parser keeps.
         self.headers[:] = [(name, value.rstrip(b" \t")) for name, value in self.headers]
@@ -147,7 +152,8 @@ class Connection(HttpToolsProtocol):
             return self.shutdown()  # after the current answer
         error = AgentError(type)
         status = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\n"
-        head = status + "Connection: close\r\nContent-Type: application/json\r\n"
+        head = f"{status}Date: {formatdate(usegmt=True)}\r\n"
+        head += "Connection: close\r\nContent-Type: application/json\r\n"
         head += "X-Content-Type-Options: nosniff\r\n\r\n"
         self.transport.write(head.encode() + bytes(JSONResponse(error.body).body))
         self.transport.close()

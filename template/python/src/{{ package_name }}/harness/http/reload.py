@@ -36,7 +36,10 @@ def serve_with_reload() -> None:
             child.send_signal(number)
         signals.append(number)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    for number in numbers:
         signal.signal(number, note)
     program = f"from {Project.package.name}.main import cli; cli()"
     sessions = tempfile.TemporaryFile()  # noqa: SIM115 (open until this process ends)
@@ -57,6 +60,12 @@ def serve_with_reload() -> None:
             child.terminate()
         code = child.wait()
     sys.exit(code)
+
+
+def watch_parent() -> Callable[[], bool]:
+    """Return a function that reports whether the parent, `serve --reload`, has exited."""
+    parent = os.getppid() if SESSIONS_FD in os.environ else None
+    return lambda: parent is not None and os.getppid() != parent
 
 
 def take_over(store: SessionStore) -> Callable[[], None]:

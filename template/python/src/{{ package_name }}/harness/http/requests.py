@@ -16,12 +16,15 @@ from .. import contract
 from ..contract import AgentError, Change, TurnRequest
 from ..files import read_files
 from ..runtime import Runtime
+from ..settings import CoreSettings
+from .multipart import FORM_TYPE, is_form, label, read_form
 
 log = logging.getLogger(__name__)
 LOOPBACK_ADDRESS = r"(https?://)?(localhost|127(\.\d+){3}|\[::1\])(:\d+)?"
 IP_ADDRESS = r"(\d+(\.\d+){3}|\[[\da-f:.]+\])(:\d+)?"
 
 
+EXCLUDES = r";\s*q\s*=\s*0(\.0*)?\s*(;|$)"
 MAX_LEVELS = 64  # of nesting in JSON
 TO_SQUARE = bytes.maketrans(b"{}", b"[]")
 NO_BRACKETS = bytes({*range(256)} - {*b"[]{}"})
@@ -73,13 +76,32 @@ def _refuse_foreign(request: Request, runtime: Runtime, *, is_public: bool) -> N
 
 
 def _refuse_type(request: Request, types: Sequence[str]) -> None:
-    """Check the Content-Type of a request that has an Origin. Raises AgentError."""
+    """Check the Content-Type of a request from a web page. Raises AgentError."""
     get = request.headers.getlist
+    is_from_page = get("origin") or not _is_same_site(request)
     sent = [value.split(";")[0].strip().lower() for value in get("content-type")]
     is_typed = sent or request.method != "POST"  # browsers send untyped POSTs without preflight
-    if get("origin") and not (is_typed and {*sent} <= {*types}):
-        what = f"A request with an Origin needs Content-Type: {' or '.join(types)}."
+    if is_from_page and not (is_typed and {*sent} <= {*types}):
+        what = f"A request from a web page needs Content-Type: {' or '.join(types)}."
         raise AgentError("invalid_request", what)
+
+
+def _is_same_site(request: Request) -> bool:
+    """Whether a request without an Origin is not from a page of another site."""
+    return request.headers.get("sec-fetch-site", "none") in {"same-origin", "none"}
+
+
+def _types_of(request: Request, settings: CoreSettings) -> list[str]:
+    """Return the types that a page may send to POST /invocations.
+
+    Browsers send forms to any server without a preflight request. So only the agent's own pages
+    and those in ALLOWED_ORIGINS may send them.
+    """
+    host = request.headers.get("host", "").lower()
+    trusted = {f"http://{host}", f"https://{host}", *split_list(settings.allowed_origins)}
+    origins = {origin.lower() for origin in request.headers.getlist("origin")}
+    is_trusted = origins <= trusted and (origins or _is_same_site(request))
+    return ["application/json", FORM_TYPE] if is_trusted else ["application/json"]
 
 
 def _forbidden(setting: str, header: str, value: str) -> AgentError:
@@ -112,10 +134,16 @@ def _authorize(request: Request, runtime: Runtime) -> None:
 
 
 def wants_events(request: Request) -> bool:
-    """Whether to stream: Accept contains text/event-stream or lacks application/json."""
+    """Whether to stream: Accept contains text/event-stream or lacks application/json.
+
+    A media range with `q=0` excludes its type (RFC 9110, section 12.4.2).
+    """
     ranges = ",".join(request.headers.getlist("accept")).lower().split(",")
     types = {media_range.split(";")[0].strip() for media_range in ranges}
-    return "text/event-stream" in types or "application/json" not in types
+    excluded = {it.split(";")[0].strip() for it in ranges if re.search(EXCLUDES, it)}
+    if "text/event-stream" in types:
+        return "text/event-stream" not in excluded
+    return "application/json" not in types - excluded
 
 
 async def read_call(request: Request, runtime: Runtime) -> TurnRequest | Change:
@@ -126,13 +154,20 @@ async def read_call(request: Request, runtime: Runtime) -> TurnRequest | Change:
     sent_id = read_header(request, contract.SESSION_HEADER)
     is_new = sent_id is None
     session_id = str(uuid4()) if sent_id is None else sent_id
+    if len(request.headers.getlist(contract.SESSION_HEADER)) > 1:
+        session_id = ""
     request.state.session_id = session_id
-    check_access(request, runtime)
+    check_access(request, runtime, types=_types_of(request, runtime.settings))
     with runtime.turns.reading():
         raw = await bounded(request, runtime.settings.max_body_bytes).body()
     if not re.fullmatch(contract.SESSION_ID, session_id):
         raise AgentError("invalid_session_id")
-    call = _read_body(parse_json(raw), session_id, runtime)
+    content_type = read_header(request, "content-type") or ""
+    if is_form(content_type):
+        body = _parse_form(raw, content_type, runtime.settings)
+    else:
+        body = parse_json(raw)
+    call = _read_body(body, session_id, runtime)
     if is_new and isinstance(call, Change):
         raise AgentError("invalid_request", "Send the session id in the session header.")
     actor = read_actor(request, runtime)
@@ -207,6 +242,23 @@ def parse_json(body: bytes) -> Any:
         return json.loads(text, parse_constant=int, parse_int=float)
     except ValueError:
         raise AgentError("invalid_json") from None
+
+
+def _parse_form(raw: bytes, content_type: str, settings: CoreSettings) -> dict[str, Any]:
+    """Return a form as the JSON body with the same fields, but with `File`s. Raises AgentError."""
+    fields, files = read_form(raw, content_type, settings)
+    body = {name: _read_field(name, value) for name, value in fields.items()}
+    return body | {"files": files} if files else body
+
+
+def _read_field(name: str, value: bytes) -> Any:
+    """Return the value of a form's field: `prompt` is text, and others are JSON."""
+    try:
+        return value.decode() if name == "prompt" else parse_json(value)
+    except (AgentError, UnicodeDecodeError):
+        kind = "UTF-8" if name == "prompt" else "JSON"
+        message = f"The value of the field {label(name)} is not {kind}."
+        raise AgentError("invalid_request", message) from None
 
 
 def _read_body(body: Any, session_id: str, runtime: Runtime) -> TurnRequest | Change:

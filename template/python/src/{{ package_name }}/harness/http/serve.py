@@ -4,8 +4,10 @@ import asyncio
 import gc
 import logging
 import os
+import signal
 import socket
 import sys
+import time
 from types import FrameType
 
 import click
@@ -19,9 +21,10 @@ from ..project import Project
 from ..runtime import Runtime, start_runtime
 from ..settings import CoreSettings
 from .connection import Connection, max_connections
-from .reload import take_over
+from .reload import take_over, watch_parent
 from .server import create_app
 
+REPEAT_SECONDS = 1  # signals that follow the first sooner are copies
 HARNESS = __name__.removesuffix(".http.serve")
 
 
@@ -59,7 +62,10 @@ def listen(settings: CoreSettings) -> socket.socket:
 
 
 class _Server(uvicorn.Server):
-    """A server that drains at the first signal and exits at the second."""
+    """A server that drains at the first signal and exits at the next, if it is a second later.
+
+    `uv run` forwards signals, so a signal to its process group arrives twice.
+    """
 
     def __init__(self, app: ASGIApp, seconds: int) -> None:
         config = uvicorn.Config(app, http=Connection, log_config=None, server_header=False)
@@ -68,13 +74,22 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self.loop = asyncio.get_running_loop()
         self.signalled = asyncio.Event()
+        self.signalled_at = float("inf")
+        self.is_orphan = watch_parent()
+        # `nohup` ignores SIGHUP.
+        if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+            signal.signal(signal.SIGHUP, self.handle_exit)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        if self.signalled.is_set():
+        now = time.monotonic()
+        if now - self.signalled_at >= REPEAT_SECONDS:
             os._exit(1)
+        self.signalled_at = min(self.signalled_at, now)
         self.loop.call_soon_threadsafe(self.signalled.set)
 
     async def on_tick(self, counter: int) -> bool:
+        if self.is_orphan():
+            self.signalled.set()
         for connection in list(self.server_state.connections):
             if isinstance(connection, Connection):
                 connection.check_time()
@@ -86,9 +101,9 @@ async def _serve(runtime: Runtime) -> None:
     app = create_app(runtime)
     listener = listen(settings)
     await runtime.open()
-    hand_over = take_over(runtime.sessions.store)
     Connection.max_connections = max_connections(settings.max_turns)
     server = _Server(app, settings.request_timeout_seconds)
+    hand_over = take_over(runtime.sessions.store)
     running = asyncio.create_task(server.serve([listener]))
     if not settings.is_loopback and not settings.api_token:
         risk = f"other machines can reach {settings.host}, and callers are not authenticated"

@@ -51,6 +51,7 @@ HTTP_TYPES = {
     405: "method_not_allowed",
     413: "payload_too_large",
     429: "rate_limited",
+    431: "head_too_large",
 }
 KEEP_ALIVE = ": keep-alive\n\n"  # an SSE comment, sent because proxies close idle connections
 
@@ -95,7 +96,8 @@ class Events:
 
 def create_app(runtime: Runtime) -> ASGIApp:
     """Return the app: its routes come from the contract, the project and the capabilities."""
-    routes = [HTTPRoute("/invocations", partial(_invoke, runtime), methods=["POST"])]
+    paths = ("/invocations", "/invocations/")
+    routes = [HTTPRoute(path, partial(_invoke, runtime), methods=["POST"]) for path in paths]
 
     def add(new_routes: Mapping[str, Handler | Route]) -> None:
         """Add routes whose requests are checked before the handler runs."""

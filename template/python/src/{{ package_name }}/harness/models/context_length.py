@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,8 +42,8 @@ log = logging.getLogger(__name__)
 def is_too_long(error: BaseException) -> bool:
     """Whether a model rejected a request because of its length."""
     causes = [*causes_of(error)]
-    texts = [part for cause in causes for text in _texts_of(cause) for part in _ends_of(text)]
-    if any(isinstance(it, AgentError) or _status_of(it) not in STATUSES for it in causes):
+    texts = texts_of(causes)
+    if any(isinstance(it, AgentError) or status_of(it) not in STATUSES for it in causes):
         return False
     if any(map(AT_LIMIT.search, texts)):
         return False
@@ -51,7 +51,8 @@ def is_too_long(error: BaseException) -> bool:
     return is_known or any(map(TOO_LONG.search, texts))
 
 
-def _status_of(error: BaseException) -> Any:
+def status_of(error: BaseException) -> Any:
+    """Return the HTTP status of a client's error, or None."""
     response = getattr(error, "response", None)
     if isinstance(response, dict):  # AWS clients
         return response.get("ResponseMetadata", {}).get("HTTPStatusCode")
@@ -59,13 +60,13 @@ def _status_of(error: BaseException) -> Any:
     return getattr(context or error, "status_code", None)
 
 
-def _texts_of(error: BaseException) -> list[str]:
+def texts_of(errors: Iterable[BaseException]) -> list[str]:
+    """Return the first and the last MAX_TEXT characters of the texts of errors."""
     names = ("code", "type", "body", "response_body")
-    return [str(error), *(str(getattr(error, name, "")) for name in names)]
-
-
-def _ends_of(text: str) -> list[str]:
-    return [text[:MAX_TEXT], text[-MAX_TEXT:]]
+    texts = list[str]()
+    for error in errors:
+        texts += [str(error), *(str(getattr(error, name, "")) for name in names)]
+    return [part for text in texts for part in (text[:MAX_TEXT], text[-MAX_TEXT:])]
 
 
 def cut_result(text: str, size: int) -> str:

@@ -70,6 +70,8 @@ class LastTurn(Marks):
     key: str | None
     reply: str
     turns: list[TurnStart]  # the turns whose messages are in the session
+    # Another program wrote the session and named no actor: the actor of the next turn owns it.
+    ownerless: NotRequired[bool]
     fork: NotRequired[Fork]
     records: NotRequired[Records]  # a fork starts without records
 
@@ -175,7 +177,7 @@ class Session:
         self.last: LastTurn | None = self.snapshot["app_data"] if self.snapshot else None
         self.records: Records = self.last.get("records", {}) if self.last else {}
         self.is_lost = self._stored is not None and not self.last
-        if self.last and self.last["actor"] != actor:
+        if self.last and self.last["actor"] != actor and not self.last.get("ownerless"):
             raise AgentError("session_forbidden")
         self.number = self.last["turn"] if self.last else 0
         self.data: Data = {"messages": []} | (self.snapshot["data"] if self.snapshot else {})
@@ -222,8 +224,7 @@ class Session:
             repeated = self.data["messages"][self.turns[end]["at"]]
             turn.prompt = text_of(repeated)
             stage.repeated_files = _parts_without_text(repeated)
-        file_bytes = sum(len(file.data) for file in turn.request.files) * 4 // 3  # in base64
-        self.check_size(len(turn.prompt.encode()) + file_bytes)
+        stage.check_size(sum(len(file.data) for file in turn.request.files))
         turn.has_begun = True
         await stage.limit()
         return stage
@@ -447,6 +448,10 @@ class Stage(Excerpt):
         """The framework's data, with the messages of a resumed turn."""
         other = self.other if self.resumed_other is None else self.resumed_other
         return {**other, "messages": [*self.history, *self.resumed]}
+
+    def check_size(self, file_bytes: int) -> None:
+        """Raise `session_too_large` if the prompt and files of this size exceed the limit."""
+        self.session.check_size(len(self.turn.prompt.encode()) + file_bytes * 4 // 3)  # in base64
 
     async def limit(self) -> None:
         """If the history exceeds a limit, cut it to half of that limit."""

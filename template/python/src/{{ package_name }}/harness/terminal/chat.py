@@ -18,20 +18,24 @@ from .screen import Screen
 
 @click.command()
 @click.argument("question", required=False)
-@click.option("--session", default=lambda: str(uuid4()), help="Continue this session.")
+@click.option("--session", help="Continue this session.")
 @click.option("--actor", help="Chat as this actor.")
 @click.option(
     "--file", "files", multiple=True, help="Attach this file to the first prompt; may repeat."
 )
 @click.pass_obj
 def chat(
-    app: AgentApp, question: str | None, session: str, actor: str | None, files: tuple[str, ...]
+    app: AgentApp,
+    question: str | None,
+    session: str | None,
+    actor: str | None,
+    files: tuple[str, ...],
 ) -> None:
     """Chat with the agent in a terminal or a pipe, one prompt per line.
 
     With a QUESTION, print only the reply and exit.
     """
-    if not re.fullmatch(contract.SESSION_ID, session):
+    if session is not None and not re.fullmatch(contract.SESSION_ID, session):
         raise click.BadParameter(contract.ERRORS["invalid_session_id"][1])
     if actor is not None and not re.fullmatch(contract.ACTOR_ID, actor):
         raise click.BadParameter(contract.ERRORS["invalid_actor"][1])
@@ -55,9 +59,11 @@ def chat(
     with asyncio.Runner() as runner:
         survive_late_errors(runner.get_loop())
         runner.run(runtime.open())
-        conversation = Conversation(runner, runtime, screen, session, actor)
+        conversation = Conversation(runner, runtime, screen, session or str(uuid4()), actor)
         conversation.files = attached
         if question is None:
+            if session is not None:
+                conversation.follow()
             while not conversation.is_over and (line := conversation.read()) is not None:
                 conversation.handle(line)
         else:

@@ -4,12 +4,14 @@ import asyncio
 import re
 import shutil
 import time
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
 import click
 
-from ..contract import File, Turn, TurnRequest, TurnResult, Usage
+from ..contract import Chunk, File, Turn, TurnRequest, TurnResult, Usage
 from ..files import check_files, read_path
 from ..late_errors import run_to_end
 from ..log import as_agent_error
@@ -43,8 +45,16 @@ class Conversation:
 
     def handle(self, line: str) -> None:
         """Run a command, or a turn with this prompt; print errors."""
+        self._attempt(partial(self._handle, line, line.strip()))
+
+    def follow(self) -> None:
+        """Show the session's running turn, until it ends or the user presses Ctrl-C."""
+        self._attempt(self._follow)
+
+    def _attempt(self, work: Callable[[], None]) -> None:
+        """Do some work; print errors."""
         try:
-            self._handle(line, line.strip())
+            work()
         except Exception as error:  # noqa: BLE001 (the conversation goes on)
             self.failures += 1
             self._screen.end_line()
@@ -97,6 +107,23 @@ class Conversation:
                 files = self.files
                 request = TurnRequest(self.session_id, line, actor=self._actor, files=files)
                 self._run_turns(request)
+
+    def _follow(self) -> None:
+        chunks = run_to_end(self._runner, self._runtime.follow(self.session_id, self._actor))
+        if chunks is None:
+            return
+        click.echo("A turn of this session is running. To leave it running, press Ctrl-C.")
+        if run_to_end(self._runner, self._screen.follow(self._show(chunks))):
+            self.turns += 1
+            self._screen.end_reply("")
+        else:
+            self._screen.end_line()
+            click.echo("The turn continues.")
+
+    async def _show(self, chunks: AsyncIterator[Chunk]) -> bool:
+        async for chunk in chunks:
+            await self._screen.show(chunk)
+        return True
 
     def _attach(self, path: str) -> None:
         file = read_path(Path(path), self._runtime.settings)

@@ -54,7 +54,8 @@ class Terminal(Screen):
         )
         self._live = self._make_live()
         self._spinner = Spinner("line")
-        self._block = ""  # unprinted Markdown
+        self._block = ""  # unprinted Markdown, or text of the reasoning
+        self._is_reasoning = False
         self._calls = dict[str, str]()
         self._log = list[str]()
         self._is_replying = False
@@ -110,10 +111,11 @@ class Terminal(Screen):
     async def show(self, chunk: Chunk) -> None:
         """Print a chunk of the turn; a tool call becomes a line with its result."""
         if isinstance(chunk, str):
-            self._block += re.sub(CONTROL, "", chunk)
-            self._is_replying = True
+            self._add(chunk, is_reasoning=False)
             return
         if isinstance(chunk, Reasoning):
+            if not self.is_single_question:
+                self._add(chunk.text, is_reasoning=True)
             return
         self._end_text()
         if self.is_single_question:
@@ -125,6 +127,15 @@ class Terminal(Screen):
             sign = "failed:" if chunk.is_error else "->"
             line = f"{self._calls.get(chunk.id)} {sign} {shorten(chunk.text)}"
             self.print(line, "dim")
+
+    def _add(self, text: str, *, is_reasoning: bool) -> None:
+        """Show more text; a blank line separates the reasoning from the reply."""
+        if self._block.strip() and is_reasoning != self._is_reasoning:
+            self._end_text()
+            self._console.print()
+        self._is_reasoning = is_reasoning
+        self._block += re.sub(CONTROL, "", text)
+        self._is_replying = True
 
     def end_line(self) -> None:
         """Show the cursor again, even if a turn continues after Ctrl-C."""
@@ -173,6 +184,8 @@ class Terminal(Screen):
         self.flush()
 
     def _render(self, markdown: str) -> RenderableType:
+        if self._is_reasoning:
+            return Text(markdown.strip("\n"), "dim")
         return Text(markdown.strip("\n")) if self._is_plain else Reply(markdown)
 
 

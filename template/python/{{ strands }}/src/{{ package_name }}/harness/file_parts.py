@@ -47,6 +47,12 @@ def _file_in(block: Any) -> File | None:
     return File(MEDIA_TYPES[fields["format"]], content, name)
 
 
+def media_types_in(messages: list[Any]) -> set[str]:
+    """Return the media types of the files in messages, also in the results of tools."""
+    fields = [block.get("image") or block.get("document") for block in _flat(messages)]
+    return {MEDIA_TYPES.get(it["format"], "") for it in fields if it}
+
+
 def sendable(messages: list[Any], accepted: Collection[str]) -> list[Any]:
     """Return messages whose files the model accepts, also in the results of tools.
 

@@ -6,7 +6,7 @@ import re
 import secrets
 from base64 import urlsafe_b64decode
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterable, Collection, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable
 from contextlib import suppress
 from copy import deepcopy
 from hashlib import sha256
@@ -21,8 +21,9 @@ from strands.types.events import ModelStopReason
 
 from .contract import AgentError, is_blank, well_formed, well_formed_value
 from .echo_model import OfflineModel
-from .file_parts import sendable
+from .file_parts import media_types_in, sendable
 from .models.context_length import CuttableResult, Shortening, cut_result, cut_texts
+from .models.rejected_files import AcceptedTypes
 from .settings import CoreSettings
 from .tool_schemas import (
     CALL_ID,
@@ -100,7 +101,7 @@ class Repairs:
 
     Calls with an invalid name, with arguments that are not a JSON object, or above MAX_TOOL_CALLS
     get an error result; no hook, intervention or tool sees them. A model call that is rejected for
-    its length is repeated with a shorter request.
+    its length or its files is repeated with a shorter request, or with notes instead of the files.
     """
 
     def __init__(
@@ -108,12 +109,12 @@ class Repairs:
         agent: Agent,
         settings: CoreSettings,
         shortening: Shortening,
-        file_types: Collection[str],
+        accepted: AcceptedTypes,
     ) -> None:
         self._agent = agent
         self._settings = settings
         self._shortening = shortening
-        self._file_types = file_types
+        self._accepted = accepted
         self._count = 0  # calls in the answer
         self._has_begun = False  # whether the model has sent content
         self._ids = set[str]()  # call ids in the session
@@ -139,7 +140,7 @@ class Repairs:
             self._has_begun = False
             sent: Any = to_send(messages, producer)
             if not isinstance(context.model, OfflineModel):  # which reads files itself
-                sent = sendable(sent, self._file_types)
+                sent = sendable(sent, self._accepted.types)
             try:
                 async for event in run(context.replace(model=model, messages=sent)):
                     is_end = isinstance(event, ModelStopReason)
@@ -147,7 +148,8 @@ class Repairs:
             except Exception as error:
                 if self._has_begun:
                     raise
-                messages = await self._shorten(error, messages)
+                if not self._accepted.reduce(error, media_types_in(sent)):
+                    messages = await self._shorten(error, messages)
             else:
                 return
 

@@ -44,6 +44,7 @@ from .messages import (
     refused,
 )
 from .models.context_length import Shortening
+from .models.rejected_files import AcceptedTypes
 from .modules import AgentModule
 from .sessions.sessions import Message, Snapshot, Stage
 from .settings import CoreSettings
@@ -79,7 +80,7 @@ async def answer_turn(
     refuse_options(options, UNSUPPORTED_OPTIONS)
     shortening = Shortening(stage)
     agent = _make_agent(stage, module, options, settings)
-    Repairs(agent, settings, shortening, file_types)
+    Repairs(agent, settings, shortening, AcceptedTypes(file_types, turn.request.files))
     try:
         await _stream(agent, stage, settings)
     finally:

@@ -40,6 +40,11 @@ def _bytes_of(data: str | bytes) -> bytes:
     return b64decode(data, validate=True) if isinstance(data, str) else data
 
 
+def media_types_in(messages: Iterable[Message]) -> set[str]:
+    """Return the media types of the files in messages, also in the results of tools."""
+    return {part.media_type for part in _flat(messages) if part.kind == "file"}
+
+
 def sendable(messages: Iterable[Message], accepted: Collection[str]) -> list[Message]:
     """Return messages whose files the model accepts, also in the results of tools.
 

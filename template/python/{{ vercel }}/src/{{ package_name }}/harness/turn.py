@@ -24,7 +24,7 @@ from .contract import (
     refuse_options,
     value_of,
 )
-from .file_parts import files_in, sendable, to_parts
+from .file_parts import files_in, media_types_in, sendable, to_parts
 from .log import describe, place_of
 from .messages import (
     CallPart,
@@ -39,6 +39,7 @@ from .messages import (
     results_in,
 )
 from .models.context_length import Shortening
+from .models.rejected_files import AcceptedTypes
 from .modules import AgentModule
 from .sessions.sessions import Snapshot, Stage
 from .settings import CoreSettings
@@ -112,7 +113,7 @@ async def _stream(
     agent.turn = turn
     agent.running = asyncio.Semaphore(settings.max_tools_at_once)
     agent.shortening = shortening
-    agent.file_types = file_types
+    agent.accepted = AcceptedTypes(file_types, turn.request.files)
     agent.final_tools = [] if output else getattr(module, "FINAL_TOOLS", [])
     try:
         async with agent.run(model, messages, output_type=output) as run:
@@ -161,7 +162,7 @@ class TurnAgent(ai.Agent):
     turn: Turn
     running: asyncio.Semaphore  # limits concurrent tools
     shortening: Shortening
-    file_types: Collection[str]
+    accepted: AcceptedTypes
     final_tools: Collection[str]
 
     async def loop(self, context: ai.Context) -> AsyncGenerator[ai.events.AgentEvent]:
@@ -171,8 +172,8 @@ class TurnAgent(ai.Agent):
             reason = None
             while answer is None:
                 has_begun = False
+                messages = sendable(context.messages, self.accepted.types)
                 try:
-                    messages = sendable(context.messages, self.file_types)
                     sent = context.model_copy(update={"messages": messages})
                     async with ai.stream(context=sent) as stream:
                         async for event in stream:
@@ -184,7 +185,8 @@ class TurnAgent(ai.Agent):
                 except Exception as error:
                     if has_begun:
                         raise
-                    await self.shorten(error, context.messages)
+                    if not self.accepted.reduce(error, media_types_in(messages)):
+                        await self.shorten(error, context.messages)
             _check(reason)
             names = {tool.name: tool.require_approval for tool in self.tools}
             calls = repair(answer, context.messages, names.keys(), max_calls)

@@ -6,8 +6,10 @@ import { forms, missingAddress, type SecretRef, whole } from './fields.ts'
 import { checkRetrieval, PLACEHOLDERS, RetrievalConfig } from './memory_backend.ts'
 import type { Document, Findings } from './reader.ts'
 
-// A memory's id looks like a path, but is not a reference to a secret.
-const MEMORY_ID = /^[A-Za-z][A-Za-z0-9_-]{0,99}-[A-Za-z0-9]{10}$/
+// A memory's id looks like a path, but is not a reference to a secret. AWS appends ten random
+// letters and digits to its name; a word of ten lower-case letters, such as "identifier", is not
+// random.
+const MEMORY_ID = /^[A-Za-z][A-Za-z0-9_-]{0,99}-(?=[a-z]*[A-Z0-9])[A-Za-z0-9]{10}$/
 
 export const AgentCoreConfig = z.strictObject({
   type: z.literal('agentcore_memory'),
@@ -32,7 +34,7 @@ function secretRefs({ memory_id_secret: reference }: AgentCoreConfig): SecretRef
 /** Check the rules that span several fields. */
 function* backendFindings(
   document: Document,
-  { memory_id_secret: id, retrieval_config: config, batch_size: size }: AgentCoreConfig,
+  { memory_id_secret: id, retrieval_config: config }: AgentCoreConfig,
   status: string,
   lifetime: string,
 ): Findings {
@@ -44,10 +46,6 @@ function* backendFindings(
   if (config === undefined) {
     const message = "backend.retrieval_config is missing: the memory's own namespaces apply."
     yield document.finding('AML-W207', message, 'backend', 'retrieval_config')
-  }
-  if (size > 1) {
-    const message = `With batch_size ${size}, a killed process loses unsent turns.`
-    yield document.finding('AML-W225', message, 'backend', 'batch_size')
   }
   const placeholders = [...PLACEHOLDERS, '{memoryStrategyId}']
   yield* checkRetrieval(document, config, lifetime, placeholders)

@@ -37,7 +37,7 @@ export class Auth extends Capability<AuthSettings> {
   constructor(settings: AuthSettings, before: readonly Capability[], load: Modules) {
     super(settings, before, load)
     this.limits = new Limits(settings)
-    this.#keys = new Keys(settings.authIssuer)
+    this.#keys = new Keys(settings)
     this.#tokens = new Tokens(settings, this.#keys)
     this.#problem = problemOf(settings)
     // Now, before any other code reads it.

@@ -2,12 +2,17 @@
 
 import { type CoreSettings, integer, type SettingsOf, string } from '../settings.ts'
 
-export const PUBLIC = '^https://[^\\s/?#@]+(/[^\\s?#]*)?$'
-export const LOOPBACK = '^http://(localhost|127(\\.\\d+){3}|\\[::1\\])(:\\d+)?(/[^\\s?#]*)?$'
+const PUBLIC = 'https://[^\\s/?#@]+(/[^\\s?#]*)?'
+const LOOPBACK = 'http://(localhost|127(\\.\\d+){3}|\\[::1\\])(:\\d+)?(/[^\\s?#]*)?'
+const QUERY = '(\\?[^\\s#]*)?'
+
+export const PUBLIC_ADDRESS = new RegExp(`^${PUBLIC}${QUERY}$`)
+export const LOOPBACK_ADDRESS = new RegExp(`^${LOOPBACK}${QUERY}$`)
 const NO_LIMIT = 1_000_000_000
 
 export const AUTH_SETTINGS = {
   authIssuer: string(`|${PUBLIC}|${LOOPBACK}`, 'an https address'),
+  authJwksUri: string(`(${PUBLIC}|${LOOPBACK})${QUERY}`, 'an https address'),
   authAudience: string('|[ ,]*[^ ,].*', 'names with commas between them'),
   authActorClaim: string('[!-~]{1,64}', 'the name of a claim', 'sub'),
   // 0 means no limit.

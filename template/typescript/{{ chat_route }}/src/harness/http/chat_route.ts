@@ -3,10 +3,10 @@
 import { setImmediate, setTimeout as sleep } from 'node:timers/promises'
 
 import { Capability, type Routes } from '../capability.ts'
-import { AgentError, checkPrompt, type Chunk, Data, File, KEY } from '../contract.ts'
+import { AgentError, checkPrompt, type Chunk, Data, File, FileUrl, KEY } from '../contract.ts'
 import { Reasoning, SESSION_HEADER, SESSION_ID, Source, TurnRequest } from '../contract.ts'
 import type { ToolCall, ToolResult, Turn, TurnFields, TurnResult } from '../contract.ts'
-import { checkCount, decodeFile } from '../files.ts'
+import { checkCount, decodeFile, plainType } from '../files.ts'
 import { parseJson, readActor, receive } from './requests.ts'
 import type { Handler, Runtime } from '../modules.ts'
 import { Events, relay, STREAM_HEADERS } from './server.ts'
@@ -346,16 +346,18 @@ function isFile(value: unknown): value is FilePart {
   return typeof value.mediaType === 'string' && typeof value.url === 'string'
 }
 
-/** Return the files of a message, whose URLs contain their data. */
+/** Return the files of a message, whose URLs contain their data or are fetched later. */
 function readFiles(parts: FilePart[], settings: CoreSettings): File[] {
   checkCount(parts.length, settings)
   return parts.map(({ mediaType, url, filename }) => {
+    const name = typeof filename === 'string' ? filename : ''
+    if (/^https?:/i.test(url)) return new FileUrl(url, plainType(mediaType), name)
     const [head = '', data] = url.split(';base64,')
     if (data === undefined || !head.startsWith('data:')) {
-      const message = 'Send a file as a data URL in base64: the agent fetches no URLs.'
+      const message = 'Send a file as a data URL in base64, or as an https URL.'
       throw new AgentError('invalid_request', message)
     }
-    return decodeFile(mediaType, data, typeof filename === 'string' ? filename : '', settings)
+    return decodeFile(mediaType, data, name, settings)
   })
 }
 

@@ -98,9 +98,10 @@ export function parseFrontMatter(content: Uint8Array, file: string): Document {
   } catch {
     return rejected('AML-E00B', 1, 'The file is not UTF-8: save it as UTF-8.')
   }
-  const [first, ...rest] = text.split('\n').map((line) => line.replace(/^---[ \t]*$/, '---'))
-  const end = rest.indexOf('---')
-  if (first !== '---' || end < 0) {
+  const [first = '', ...rest] = text.split('\n')
+  const end = rest.findIndex((line) => /^---[ \t]*$/.test(line))
+  const hasStart = /^---[ \t]*([ \t]#.*)?$/.test(first) // may end with a comment
+  if (!hasStart || end < 0) {
     const place = 'put it at the top of the file, between two lines of ---'
     return rejected('AML-E001', 1, `The front matter is missing: ${place}.`)
   }

@@ -24,7 +24,7 @@ import {
 import { log } from '../log.ts'
 import type { Stored } from '../sessions/session_store.ts'
 import { Conflict, decode, type DurableStore, type Files, NO_FILES } from './base.ts'
-import { StoreUnavailable, type StoreWarning, unavailable } from './base.ts'
+import { segmentOf, StoreUnavailable, type StoreWarning, unavailable } from './base.ts'
 import { Unsupported, UUID7, withinSeconds } from './base.ts'
 
 const LATEST = 'latest'
@@ -283,7 +283,7 @@ function toWire(snapshot: string): Fields {
  * Snapshots of other runtimes have version "1" and may lack `app_data`.
  */
 function fromWire(snapshot: Fields, manifest: Fields | null): string {
-  const app_data = { actor: null, turn: 1, key: null, reply: '' }
+  const app_data = { actor: null, turn: 1, key: null, reply: '', ownerless: true }
   const restored = isObject(snapshot.data) ? withRecord(snapshot, snapshot.data) : snapshot
   const value: Fields = { ...(snapshot.schema_version === '1' && { app_data }), ...restored }
   const version = manifest ? manifest.schema_version : '1.0'
@@ -575,7 +575,7 @@ export class RestTransport implements Transport {
       headers.set('Content-Type', 'application/json')
       body = JSON.stringify(request)
     } else if (method === 'DELETE') {
-      address += request.session_id // session ids need no escapes in a path
+      address += segmentOf(request.session_id)
     } else {
       const query = new URLSearchParams()
       const flat = { ...plain, scope_type: scope?.type, scope_id: scope?.scope_id }

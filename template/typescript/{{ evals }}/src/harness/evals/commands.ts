@@ -12,7 +12,7 @@ import { checkAgent } from '../modules.ts'
 import { Runtime } from '../runtime.ts'
 import { type Case, readCases } from './cases.ts'
 import { config } from './promptfoo.ts'
-import { failures, junit, passed, sum, summary, table } from './report.ts'
+import { errors, failures, junit, passed, sum, summary, table } from './report.ts'
 import { type Run, Runner, type Runs } from './run.ts'
 import { caseOf } from './session_case.ts'
 import type { EvalSettings } from './settings.ts'
@@ -54,15 +54,18 @@ export async function evaluate(args: string[], app: App<EvalSettings>): Promise<
   const details = failures(runs)
   if (details) console.log(`\n${details}`)
   const all = Object.values(runs)
-  const failed = all.filter((caseRuns) => passed(caseRuns) < caseRuns.length).length
+  const notPassed = all.filter((caseRuns) => passed(caseRuns) < caseRuns.length).length
+  const withoutVerdict = all.filter((caseRuns) => errors(caseRuns) > 0).length
+  const failed = notPassed - withoutVerdict
   const notRun = cases.length - all.length
   const tokens = sum(all.flat(), 'tokens')
-  const unfinished = notRun ? `, ${notRun} not run` : ''
+  const withErrors = withoutVerdict ? `, ${withoutVerdict} without a verdict` : ''
+  const unfinished = notRun ? `${withErrors}, ${notRun} not run` : withErrors
   console.log(`\n${all.length} cases, ${failed} failed${unfinished}; ${tokens} tokens.`)
   if (values.json) writeFileSync(values.json, JSON.stringify({ cases: runs }, null, 1))
   if (values.junit) writeFileSync(values.junit, junit(runs))
   if (values.summary) writeFileSync(values.summary, summary(runs, before))
-  process.exitCode = failed || notRun || cases.length === 0 ? 1 : 0
+  process.exitCode = notPassed || notRun || cases.length === 0 ? 1 : 0
 }
 
 async function run(
@@ -98,7 +101,8 @@ async function run(
     for (const item of runtimes) await item.open()
     const runner = new Runner(settings, runtime, real)
     const done = (finished: Run) => {
-      process.stdout.write(finished.skipped ? 's' : finished.failures.length > 0 ? 'F' : '.')
+      const failed = finished.failures.length > 0 ? 'F' : '.'
+      process.stdout.write(finished.skipped ? 's' : finished.error ? 'E' : failed)
     }
     return await runner.runAll(cases, { repeat, jobs, stop: stop.signal, done })
   } finally {

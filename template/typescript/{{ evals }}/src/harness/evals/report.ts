@@ -10,7 +10,12 @@ const ESCAPES: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;'
 
 /** Return how many runs passed. */
 export function passed(runs: readonly Run[]): number {
-  return runs.filter(({ failures }) => failures.length === 0).length
+  return runs.filter(({ failures, error }) => failures.length === 0 && !error).length
+}
+
+/** Return how many runs have no result, because the judge was unavailable. */
+export function errors(runs: readonly Run[]): number {
+  return runs.filter(({ error }) => error).length
 }
 
 /** Return the result of a case, compared with earlier runs. */
@@ -18,6 +23,8 @@ export function verdict(runs: readonly Run[], before: readonly Run[] = []): stri
   if (runs[0]?.skipped) return 'skipped'
   const count = passed(runs)
   const number = runs.length
+  const errorCount = errors(runs)
+  if (errorCount > 0) return number > 1 ? `ERROR ${errorCount}/${number}` : 'ERROR'
   let text = count === number ? 'passed' : 'FAILED'
   if (number > 1) text += ` ${count}/${number}`
   if (number > 1 && !isOffline(runs)) {
@@ -42,8 +49,8 @@ function isOffline(runs: readonly Run[]): boolean {
 }
 
 function areComparable(runs: readonly Run[], before: readonly Run[] = []): boolean {
-  const isSkipped = runs[0]?.skipped || before[0]?.skipped
-  return before.length > 0 && !isSkipped && isOffline(runs) === isOffline(before)
+  const isIncomplete = [...runs, ...before].some(({ skipped, error }) => skipped || error)
+  return before.length > 0 && !isIncomplete && isOffline(runs) === isOffline(before)
 }
 
 type Row = readonly [name: string, runs: readonly Run[], result: string]
@@ -93,9 +100,10 @@ export function failures(all: Runs): string {
 
 /** Return the transcript and failures of the first failed run, or else of the first run. */
 function example(runs: readonly Run[]): string {
-  const run = runs.find(({ failures }) => failures.length > 0) ?? runs[0]
+  const run = runs.find(({ failures, error }) => failures.length > 0 || error) ?? runs[0]
   if (!run) return ''
-  return [transcript(run.turns), ...run.failures.map((failure) => `- ${failure}`)].join('\n')
+  const reasons = run.error ? [...run.failures, run.error] : run.failures
+  return [transcript(run.turns), ...reasons.map((reason) => `- ${reason}`)].join('\n')
 }
 
 /** Return the results as JUnit XML. */
@@ -107,7 +115,8 @@ export function junit(all: Runs): string {
     if (first?.skipped) return `${open}><skipped message="${escape(first.skipped)}" /></testcase>`
     if (passed(runs) === runs.length) return `${open} />`
     const details = escape(failures({ [name]: runs }))
-    return `${open}><failure message="${escape(verdict(runs))}">${details}</failure></testcase>`
+    const kind = errors(runs) > 0 ? 'error' : 'failure'
+    return `${open}><${kind} message="${escape(verdict(runs))}">${details}</${kind}></testcase>`
   })
   return `<testsuite name="evals" tests="${cases.length}">${cases.join('')}</testsuite>\n`
 }

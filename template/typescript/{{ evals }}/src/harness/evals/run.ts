@@ -8,7 +8,7 @@ import { ask } from '../models/ask.ts'
 import { type Chunk, type File, Turn } from '../contract.ts'
 import { TimeoutError, withinTime } from '../deadline.ts'
 import { readPath } from '../files.ts'
-import { asAgentError } from '../log.ts'
+import { asAgentError, describe } from '../log.ts'
 import type { LanguageModel } from '../echo_model.ts'
 import type { Runtime } from '../runtime.ts'
 import type { Case, CaseTurn } from './cases.ts'
@@ -28,12 +28,17 @@ export interface Run {
   readonly model: string
   readonly turns: TurnRecord[]
   readonly failures: string[]
+  /** Why the run has no result. */
+  error?: string
   skipped?: string
   seconds?: number
   tokens?: number
 }
 
 export type Runs = Record<string, Run[]>
+
+/** The judge gave no verdict, which says nothing about the agent. */
+class JudgeUnavailable extends Error {}
 
 /** Runs cases in two runtimes: without stores, and for `real: true` with them. */
 export class Runner {
@@ -77,6 +82,10 @@ export class Runner {
     if (model === 'offline' && !turns.every(({ offline }) => offline)) {
       return { ...run, skipped: 'MODEL is not set, and a turn has no `offline` lines' }
     }
+    const hasOnlyJudge = ({ expect = {} }: CaseTurn) => Object.keys(expect).join() === 'judge'
+    if (model === 'offline' && turns.length > 0 && turns.every(hasOnlyJudge)) {
+      return { ...run, skipped: 'MODEL is not set, and the case expects only `judge`' }
+    }
     const startedAt = performance.now()
     const work = (signal: AbortSignal) => this.#takeTurns(data, run, signal)
     try {
@@ -87,7 +96,8 @@ export class Runner {
       const { message, constructor } = error as Error
       const isLate = error instanceof TimeoutError
       const failure = `it raised ${constructor.name}: ${String(message).slice(0, 200)}`
-      run.failures.push(isLate ? `it did not end within ${seconds} s` : failure)
+      if (error instanceof JudgeUnavailable) run.error = message
+      else run.failures.push(isLate ? `it did not end within ${seconds} s` : failure)
     }
     run.seconds = round(performance.now() - startedAt)
     run.tokens = run.turns.reduce((sum, { tokens }) => sum + tokens, 0)
@@ -169,12 +179,17 @@ export class Runner {
       this.#judge = buildModel({ ...this.#settings, model: judgeModel, promptCache: 0 })
     }
     const text = `${transcript(turns)}\n\nThe sentence: ${sentence}`
-    const answer = await ask(this.#judge, JUDGE, text, 2000, stop)
+    const answer = await ask(this.#judge, JUDGE, text, 2000, stop).catch((error: unknown) => {
+      stop.throwIfAborted()
+      throw new JudgeUnavailable(`the judge is unavailable: ${describe(error)}`)
+    })
     const last = turns.at(-1)!
     last.judge = answer.text.trim()
     last.tokens += answer.inputTokens + answer.outputTokens
+    const start = answer.text.slice(0, 200)
+    if (!answer.isWhole) throw new JudgeUnavailable(`the judge's answer is incomplete: ${start}`)
     const [, verdict] = /^\W*(yes|no)\b/i.exec(answer.text) ?? []
-    if (!verdict) return [`the judge answered neither yes nor no: ${answer.text.slice(0, 200)}`]
+    if (!verdict) throw new JudgeUnavailable(`the judge answered neither yes nor no: ${start}`)
     return verdict.toLowerCase() === 'yes' ? [] : [`the judge: ${last.judge.slice(0, 500)}`]
   }
 }

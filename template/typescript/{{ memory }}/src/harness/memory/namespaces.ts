@@ -69,11 +69,12 @@ export function resolve(template: string, identity: Who): Namespace {
   return new Namespace(normalised(path), isSubtree)
 }
 
-/** Return the session's name in AgentCore Memory: at most 100 characters. */
+/** Return the session's name in AgentCore Memory: at most 100 letters, digits, _ and -. */
 export function eventSession(sessionId: string): string {
-  if (sessionId.length <= 100) return sessionId
+  if (/^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$/.test(sessionId)) return sessionId
   const hash = createHash('sha256').update(sessionId).digest('hex')
-  return `${sessionId.slice(0, 60)}-${hash.slice(0, 32)}`
+  const letters = sessionId.slice(0, 60).replace(/[^A-Za-z0-9_-]/g, '-')
+  return `${letters.replace(/^[_-]/, '0')}-${hash.slice(0, 32)}`
 }
 
 /** Return the namespace template for a collection without `retrieval_config`. */

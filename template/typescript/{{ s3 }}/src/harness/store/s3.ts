@@ -12,11 +12,10 @@ import { v7 as uuid7 } from 'uuid'
 import type { Collection } from '../collections/models.ts'
 import type { Secrets } from '../collections/secrets.ts'
 import { type S3Config, secretRefs } from '../collections/session_backend.ts'
-import { SESSION_ID } from '../contract.ts'
 import { log } from '../log.ts'
 import type { Stored } from '../sessions/session_store.ts'
 import { Conflict, decode, type DurableStore, type Files, NO_FILES } from './base.ts'
-import { readLimit, StoreUnavailable, unavailable } from './base.ts'
+import { readLimit, segmentOf, sessionOf, StoreUnavailable, unavailable } from './base.ts'
 import { type StoreWarning, withinSeconds } from './base.ts'
 import type { StoreSettings } from './settings.ts'
 
@@ -172,9 +171,14 @@ export class S3Store implements DurableStore {
 
   async sessions(): Promise<string[]> {
     const keys = await this.#keys(this.root)
-    const parts = keys.map((key) => key.slice(this.root.length).split(this.middle))
-    const ids = parts.flatMap(([id = '', rest]) => (rest && SESSION_ID.test(id) ? [id] : []))
+    const ids = keys.map((key) => this.sessionIn(key)).filter((id) => id !== null)
     return [...new Set(ids)].sort()
+  }
+
+  /** Return the session of an object, or null if the key belongs to no session. */
+  sessionIn(key: string): string | null {
+    const [segment = '', rest] = key.slice(this.root.length).split(this.middle)
+    return rest === undefined ? null : sessionOf(segment)
   }
 
   async warnings(): Promise<StoreWarning[]> {
@@ -202,7 +206,7 @@ export class S3Store implements DurableStore {
   }
 
   #folder(sessionId: string): string {
-    return this.root + sessionId + this.middle
+    return this.root + segmentOf(sessionId) + this.middle
   }
 
   #checkpoint(sessionId: string, checkpoint: string): string {

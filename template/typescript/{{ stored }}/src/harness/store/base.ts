@@ -3,6 +3,7 @@
 import { v7 as uuid7 } from 'uuid'
 
 import { SecretError } from '../collections/secrets.ts'
+import { SESSION_ID } from '../contract.ts'
 import { startTimer } from '../deadline.ts'
 import { describe } from '../log.ts'
 import type { Stored } from '../sessions/session_store.ts'
@@ -25,6 +26,23 @@ export class StoreUnavailable extends Error {
     super(message)
     this.indeterminate = indeterminate
   }
+}
+
+/**
+ * Return a session id as a part of a key or path: percent-encoded (RFC 3986).
+ *
+ * Letters, digits, `-`, `.`, `_` and `~` are unchanged, so different ids have different segments.
+ */
+export function segmentOf(sessionId: string): string {
+  const escape = (sign: string) => `%${sign.charCodeAt(0).toString(16).toUpperCase()}`
+  return encodeURIComponent(sessionId).replace(/[!'()*]/g, escape)
+}
+
+/** Return the session id of a segment, or null if the segment is not from `segmentOf`. */
+export function sessionOf(segment: string): string | null {
+  const byte = (_: string, code: string) => String.fromCharCode(parseInt(code, 16))
+  const sessionId = segment.replace(/%([0-9A-F]{2})/g, byte)
+  return SESSION_ID.test(sessionId) && segmentOf(sessionId) === segment ? sessionId : null
 }
 
 const MIN_READ_LIMIT = 67_108_864 // bytes

@@ -1,14 +1,16 @@
-// Shortens long requests with Strands: the SDK repeats the call with shorter messages.
+// Mends rejected requests with Strands: the SDK repeats the call with other messages.
 
 import { AfterModelCallEvent, BeforeModelCallEvent, Message } from '@strands-agents/sdk'
 import { ModelStreamUpdateEvent, TextBlock, ToolResultBlock } from '@strands-agents/sdk'
 import type { Agent, MessageData, ModelStreamEvent } from '@strands-agents/sdk'
 
 import { cutResult, type CuttableResult, lengthOf, type Shortening } from './context_length.ts'
+import { mediaTypesIn } from '../file_parts.ts'
 import { textIn } from '../messages.ts'
+import type { AcceptedTypes } from './rejected_files.ts'
 
-/** Repeat model calls that were rejected for their length before any content. */
-export function shortenRequests(agent: Agent, shortening: Shortening): void {
+/** Repeat model calls that were rejected for their length or their files before any content. */
+export function mendRequests(agent: Agent, shortening: Shortening, accepted: AcceptedTypes): void {
   let hasContent = false
   agent.addHook(BeforeModelCallEvent, () => {
     hasContent = false
@@ -18,6 +20,10 @@ export function shortenRequests(agent: Agent, shortening: Shortening): void {
   })
   agent.addHook(AfterModelCallEvent, async (event) => {
     if (!event.error || hasContent) return
+    if (accepted.reduce(event.error, mediaTypesIn(agent.messages))) {
+      event.retry = true
+      return
+    }
     const { stage } = shortening
     const before = stage.at
     const results = resultsIn(agent.messages.slice(before))

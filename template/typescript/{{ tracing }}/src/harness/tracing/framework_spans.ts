@@ -3,7 +3,7 @@
 import type { Attributes, Context, Span, SpanOptions, Tracer } from '@opentelemetry/api'
 
 import { AgentError, RUNNING } from '../contract.ts'
-import { ToolNames } from './adapter.ts'
+import { FILE, ToolNames } from './adapter.ts'
 import type { Metrics } from './metrics.ts'
 import { classOf } from './spans.ts'
 
@@ -13,6 +13,12 @@ const SAFE = RegExp(
     '|gen_ai\\.(tool\\.call\\.id|tool\\.status|system|output\\.type)|http\\..*|error\\.type' +
     '|memory\\..*\\.(count|failure_count|name|names))$',
 )
+// The base64 of other files: of a known type, or long.
+const BASE64 = RegExp(
+  '()((?:iVBORw0KGgo|/9j/|R0lGOD|UklGR|JVBERi0|UEsDB)[A-Za-z0-9+/_-]*=*' +
+    '|[A-Za-z0-9+/_-]{1000,}=*)',
+  'g',
+)
 const OPERATION = 'gen_ai.operation.name'
 const REASONS = 'gen_ai.response.finish_reasons'
 const ADAPTED = new WeakSet<Tracer>()
@@ -20,7 +26,8 @@ const ADAPTED = new WeakSet<Tracer>()
 /**
  * Make a framework tracer follow the conventions, and measure model calls.
  *
- * Unless `hasContent`, its spans omit prompts, replies and error messages.
+ * Unless `hasContent`, its spans omit prompts, replies and error messages. They never contain the
+ * bytes of files.
  */
 export function adapt(tracer: Tracer, agent: string, metrics: Metrics, hasContent: boolean): void {
   if (ADAPTED.has(tracer)) return // a provider may return the same tracer again
@@ -51,7 +58,11 @@ export function adapt(tracer: Tracer, agent: string, metrics: Metrics, hasConten
         if (hasLeft()) return span
         return setStatus(hasContent && message !== undefined ? { code, message } : { code })
       },
-      addEvent: (...event) => (hasContent ? addEvent(...event) : span),
+      addEvent: (name, values, time) => {
+        if (!hasContent) return span
+        const isTime = typeof values !== 'object' || values instanceof Date || Array.isArray(values)
+        return addEvent(name, isTime ? values : withoutFiles(values as Attributes), time)
+      },
       recordException: (error, time) => {
         if (hasLeft()) return
         setAttributes({ 'error.type': classOf(error) })
@@ -79,7 +90,7 @@ function safeAttributes(
   facts: Attributes,
   hasContent: boolean,
 ): Attributes {
-  const attributes = { ...values }
+  const attributes = hasContent ? withoutFiles(values) : { ...values }
   const operation = attributes[OPERATION] ?? facts[OPERATION]
   if (operation === 'invoke_agent') attributes['gen_ai.agent.name'] = agent
   const { 'gen_ai.output.messages': output } = attributes
@@ -90,6 +101,19 @@ function safeAttributes(
   }
   const safe = Object.entries(attributes).filter(([key]) => hasContent || SAFE.test(key))
   return Object.assign(facts, Object.fromEntries(safe)) && Object.fromEntries(safe)
+}
+
+/** Return attributes with the sizes of files instead of their base64. */
+function withoutFiles(attributes: Attributes): Attributes {
+  const entries = Object.entries(attributes).map(([key, value]) => {
+    if (typeof value !== 'string') return [key, value]
+    return [key, value.replace(FILE, sizeOf).replace(BASE64, sizeOf)]
+  })
+  return Object.fromEntries(entries)
+}
+
+function sizeOf(_: string, before: string, base64: string): string {
+  return `${before}[${Math.floor((base64.replace(/=+$/, '').length * 3) / 4)} bytes]`
 }
 
 /** Name a span according to the conventions. */

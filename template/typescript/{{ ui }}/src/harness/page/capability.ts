@@ -23,6 +23,7 @@ const POLICY =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
   "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
   "require-trusted-types-for 'script'; trusted-types 'none'"
+const STOP = 'DELETE /api/chat/{id}/stream' // of turns that continue after their page has left
 const HEADERS = {
   'Content-Security-Policy': POLICY,
   'X-Content-Type-Options': 'nosniff',
@@ -32,8 +33,11 @@ const HEADERS = {
 
 /** Serves the page if UI is 1. The page needs no token; the API that it calls does. */
 export class Page extends Capability<PageSettings> {
+  readonly #before: readonly Capability[]
+
   constructor(settings: PageSettings, before: readonly Capability[], load: Modules) {
     super(settings, before, load)
+    this.#before = before
     const route = before.find((capability) => capability instanceof ChatRoute)!
     if (settings.ui) route.explain = (error) => this.#explain(error)
   }
@@ -59,10 +63,12 @@ export class Page extends Capability<PageSettings> {
   }
 
   override routes(): Routes {
+    const resumes = this.#before.some((capability) => STOP in (capability.routes?.() ?? {}))
     const agent: Handler = (_, response, runtime) => {
+      const { model } = runtime.settings
       const tools = namesOf(runtime.tools())
       response.writeHead(200, { ...HEADERS, 'Content-Type': 'application/json' })
-      response.end(JSON.stringify({ model: runtime.settings.model, tools }))
+      response.end(JSON.stringify({ model, tools, resumes }))
     }
     return this.settings.ui ? { 'GET /agent.json': agent } : {}
   }

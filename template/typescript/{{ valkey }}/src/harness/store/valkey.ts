@@ -7,11 +7,10 @@ import type { SecretRef } from '../collections/fields.ts'
 import type { Collection } from '../collections/models.ts'
 import type { Secrets } from '../collections/secrets.ts'
 import { readAddress, secretRefs, type ValkeyConfig } from '../collections/session_backend.ts'
-import { SESSION_ID } from '../contract.ts'
 import { log } from '../log.ts'
 import type { Stored } from '../sessions/session_store.ts'
 import { Conflict, decode, type DurableStore, type Files, idAfter, NO_FILES } from './base.ts'
-import { readLimit, StoreUnavailable, unavailable } from './base.ts'
+import { readLimit, segmentOf, sessionOf, StoreUnavailable, unavailable } from './base.ts'
 import { type StoreWarning, withinSeconds } from './base.ts'
 import type { StoreSettings } from './settings.ts'
 import type { ValkeySettings } from './valkey_settings.ts'
@@ -207,8 +206,9 @@ export class ValkeyStore implements DurableStore {
   async sessions(): Promise<string[]> {
     const escaped = [this.#prefix, this.#suffix].map((part) => part.replace(/[\][*?\\]/g, '\\$&'))
     const keys = await this.#connection.keys(escaped.join('*'))
-    const ids = [...keys].map((key) => key.slice(this.#prefix.length, -this.#suffix.length))
-    return ids.filter((id) => SESSION_ID.test(id)).sort()
+    const segments = [...keys].map((key) => key.slice(this.#prefix.length, -this.#suffix.length))
+    const ids = segments.map(sessionOf).filter((id) => id !== null)
+    return ids.sort()
   }
 
   async warnings(): Promise<StoreWarning[]> {
@@ -253,17 +253,26 @@ export class ValkeyStore implements DurableStore {
   }
 
   #key(sessionId: string): string {
-    return this.#prefix + sessionId + this.#suffix
+    return this.#prefix + segmentOf(sessionId) + this.#suffix
   }
 
-  /** Return the result of a script on one key. Throws StoreUnavailable. */
-  evaluate(script: string, key: string, ...values: (string | number)[]): Promise<unknown> {
-    const args = [script, 1, key, ...values]
+  /** Return keys for more data of a session; a cluster keeps them on one node. */
+  keysBeside(sessionId: string, ...names: string[]): string[] {
+    return names.map((name) => `${this.#prefix}{${sessionId}}:${name}${this.#suffix}`)
+  }
+
+  /** Return the result of a script on keys of one node. Throws StoreUnavailable. */
+  evaluate(
+    script: string,
+    keys: readonly string[],
+    ...values: (string | number)[]
+  ): Promise<unknown> {
+    const args = [script, keys.length, ...keys, ...values]
     return this.#connection.run((client) => client.callBuffer('eval', ...args))
   }
 
   #eval(script: string, sessionId: string, ...values: (string | number)[]): Promise<unknown> {
-    return this.evaluate(script, this.#key(sessionId), ...values)
+    return this.evaluate(script, [this.#key(sessionId)], ...values)
   }
 
   /** Send a command that changes a session, wait for replicas, and return its reply. */

@@ -10,7 +10,8 @@ import { AgentError } from '../contract.ts'
 import { causesOf, describe } from '../log.ts'
 import { marked, ownPrompt } from '../messages.ts'
 import type { Call, Part } from '../echo_model.ts'
-import { sendable } from '../file_parts.ts'
+import { mediaTypesIn, sendable } from '../file_parts.ts'
+import type { AcceptedTypes } from './rejected_files.ts'
 import type { ShorterPrompts } from './shortening.ts'
 
 type Model = Extract<LanguageModel, { specificationVersion: 'v4' }>
@@ -26,7 +27,7 @@ interface StreamingOptions {
   /** How often a call is retried before its answer begins. */
   readonly retries: number
   /** The media types that the model accepts. */
-  readonly fileTypes: readonly string[]
+  readonly accepted: AcceptedTypes
   /** Names the answering model. */
   readonly producer?: (() => string) | undefined
 }
@@ -36,21 +37,21 @@ interface StreamingOptions {
  *
  * `onPart` receives each part in order and returns it repaired, before the next part is read. An
  * incomplete answer or an ended turn throws AgentError, so that the SDK runs no tools. A call that
- * is rejected for its length before any content is repeated with a shorter prompt. `producer` names
- * the answering model if `model` combines models; each of them must drop the others' reasoning, as
- * `ownPrompt` does.
+ * is rejected for its length or its files before any content is repeated with a shorter prompt, or
+ * with notes instead of the files. `producer` names the answering model if `model` combines models;
+ * each of them must drop the others' reasoning, as `ownPrompt` does.
  */
 export function streaming(
   model: LanguageModel,
   stop: AbortSignal,
   onPart: (part: Part) => Promise<Part>,
   prompts: ShorterPrompts,
-  { retries, fileTypes, producer }: StreamingOptions,
+  { retries, accepted, producer }: StreamingOptions,
 ): LanguageModel {
   const provider = globalThis.AI_SDK_DEFAULT_PROVIDER ?? gateway // like the SDK's lookup of names
   const found = typeof model === 'string' ? provider.languageModel(model) : model
   const transformParams: LanguageModelMiddleware['transformParams'] = async ({ params }) => {
-    const prompt = sendable(params.prompt, fileTypes)
+    const prompt = sendable(params.prompt, accepted.types)
     return { ...params, prompt: producer ? prompt : ownPrompt(prompt, found.modelId) }
   }
   const read = async (begin: () => PromiseLike<Streamed>, answer: Answer) => {
@@ -83,7 +84,8 @@ export function streaming(
       } catch (error) {
         if (answer.hasContent) throw error
         answer = new Answer()
-        prompt = await prompts.shorten(error, prompt)
+        if (accepted.reduce(error, mediaTypesIn(prompt))) prompt = sendable(prompt, accepted.types)
+        else prompt = await prompts.shorten(error, prompt)
       }
     }
     const { warnings } = answer

@@ -6,6 +6,9 @@ const PROVIDER = 'aws.bedrock'
 // Store content in attributes, as in the latest convention. The default is events.
 const CONVENTION = 'gen_ai_latest_experimental,gen_ai_span_attributes_only'
 
+/** The base64 of a file in a tool's result. */
+export const FILE = /("bytes":")([^"]+)/g
+
 /** Return the name of the framework's tracer. */
 export function scope(): string {
   return process.env.OTEL_SERVICE_NAME || 'strands-agents'

@@ -8,10 +8,13 @@ from .fields import INTEGRAL, Reference, Region, SecretRef, Strict, matches, mis
 from .memory_backend import PLACEHOLDERS, RetrievalConfig, check_retrieval
 from .reader import Document, Findings
 
-# A memory's id looks like a path, but is not a reference to a secret.
+# A memory's id looks like a path, but is not a reference to a secret. AWS appends ten random
+# letters and digits to its name; a word of ten lower-case letters, such as "identifier", is not
+# random.
+MEMORY_ID = "[A-Za-z][A-Za-z0-9_-]{0,99}-(?=[a-z]*[A-Z0-9])[A-Za-z0-9]{10}$"
 MemoryReference = Annotated[
     Reference,
-    matches("(?![A-Za-z][A-Za-z0-9_-]{0,99}-[A-Za-z0-9]{10}$).*", "a reference, not a memory's id"),
+    matches(f"(?!{MEMORY_ID}).*", "a reference, not a memory's id"),
 ]
 
 
@@ -35,9 +38,6 @@ class AgentCoreConfig(Strict):
         if lifetime == "session":
             message = "agentcore_memory does not store lifetime session: use valkey or s3."
             yield document.finding("AML-E043", message, "backend", "type")
-        if self.batch_size > 1:
-            message = f"With batch_size {self.batch_size}, a killed process loses unsent turns."
-            yield document.finding("AML-W225", message, "backend", "batch_size")
         if self.retrieval_config is None:
             message = "backend.retrieval_config is missing: the memory's own namespaces apply."
             yield document.finding("AML-W207", message, "backend", "retrieval_config")

@@ -45,7 +45,7 @@ class Auth(Capability):
         self, settings: AuthSettings, before: Sequence[Capability], load: LoadModules
     ) -> None:
         super().__init__(settings, before, load)
-        self.keys = Keys(settings.auth_issuer)
+        self.keys = Keys(settings)
         self.limits = Limits(settings)
         self.tokens = Tokens(settings, self.keys)
         self._problem = _problem(settings)

@@ -18,6 +18,7 @@ from ..contract import (
     AgentError,
     Data,
     File,
+    FileUrl,
     Reasoning,
     Source,
     ToolCall,
@@ -26,7 +27,7 @@ from ..contract import (
     TurnRequest,
     TurnResult,
 )
-from ..files import check_count, decode_file
+from ..files import check_count, decode_file, plain_type
 from ..runtime import Runtime
 from ..sessions.sessions import PlacedRequest, Session, WaitingTurn
 from ..settings import CoreSettings
@@ -348,16 +349,21 @@ def _is_file(part: Any) -> bool:
 
 
 def _read_files(parts: list[Part], settings: CoreSettings) -> list[File]:
-    """Return the files of a message, whose URLs contain their data."""
+    """Return the files of a message, whose URLs contain their data or are fetched later."""
     check_count(len(parts), settings)
-    files = []
+    files = list[File]()
     for part in parts:
-        head, comma, data = part["url"].partition(";base64,")
+        url = part["url"]
+        head, comma, data = url.partition(";base64,")
         name = part.get("filename")
-        if not comma or not head.startswith("data:"):
-            message = "Send a file as a data URL in base64: the agent fetches no URLs."
-            raise AgentError("invalid_request", message)
         name = name if isinstance(name, str) else ""
+        if re.match("https?:", url, re.IGNORECASE):
+            media_type = plain_type(part["mediaType"])
+            files.append(FileUrl(media_type=media_type, name=name, url=url))
+            continue
+        if not comma or not head.startswith("data:"):
+            message = "Send a file as a data URL in base64, or as an https URL."
+            raise AgentError("invalid_request", message)
         files.append(decode_file(part["mediaType"], data, name, settings))
     return files
 

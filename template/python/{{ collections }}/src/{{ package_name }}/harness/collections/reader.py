@@ -132,7 +132,8 @@ def _front_matter(content: bytes) -> str:
         text = content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError:
         raise Rejected("AML-E00B", 1, "The file is not UTF-8: save it as UTF-8.") from None
-    match = re.match(r"---[ \t]*\n((?s:.*?\n)??)---[ \t]*(\n|\Z)", text)
+    # The first line may end with a comment.
+    match = re.match(r"---[ \t]*(?:[ \t]#.*)?\n((?s:.*?\n)??)---[ \t]*(\n|\Z)", text)
     if match is None:
         message = "The front matter is missing: put it at the top of the file, "
         raise Rejected("AML-E001", 1, message + "between two lines of ---.")

@@ -44,6 +44,7 @@ from .base import (
     StoreWarning,
     Unsupported,
     read_limit,
+    segment_of,
 )
 from .settings import StoreSettings
 from .snapshot import parse
@@ -72,8 +73,8 @@ DATA_FIELDS = {"messages", "state", "system_prompt"}
 RECORD = "_agent_template_session"
 FILE = "file_base64"  # the key in `data.state` of a file's snapshot
 NOT_MARKED = "the endpoint did not store the marker of a quarantined snapshot in `data.state`"
-# Default `app_data` for snapshots of other runtimes, which do not count turns.
-DEFAULT_APP_DATA = {"actor": None, "turn": 1, "key": None, "reply": ""}
+# Default `app_data` for snapshots of other runtimes, which do not count turns or name an actor.
+DEFAULT_APP_DATA = {"actor": None, "turn": 1, "key": None, "reply": "", "ownerless": True}
 
 
 class EndpointStore:
@@ -401,7 +402,7 @@ class EndpointClient:
             options["content"] = well_formed(json.dumps(request, ensure_ascii=False)).encode()
             headers["Content-Type"] = "application/json"
         elif method == "DELETE":
-            path += request["session_id"]  # session ids need no escapes in a path
+            path += segment_of(request["session_id"])
         else:
             scope = request["scope"]
             query = request | {"scope_type": scope["type"], "scope_id": scope["scope_id"]}

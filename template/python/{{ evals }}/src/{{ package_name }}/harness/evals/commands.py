@@ -62,9 +62,12 @@ def evaluate(
         click.echo("\n\n" + report.table(runs, before))
         if details := report.failures(runs):
             click.echo("\n" + details)
-        failed = sum(report.passed(case_runs) < len(case_runs) for case_runs in runs.values())
+        errors = sum(report.errors(case_runs) > 0 for case_runs in runs.values())
+        not_passed = sum(report.passed(case_runs) < len(case_runs) for case_runs in runs.values())
+        failed = not_passed - errors
         not_run = len(cases) - len(runs)
-        unfinished = f", {not_run} not run" if not_run else ""
+        unfinished = f", {errors} without a verdict" if errors else ""
+        unfinished += f", {not_run} not run" if not_run else ""
         tokens = sum(run.get("tokens", 0) for case_runs in runs.values() for run in case_runs)
         click.echo(f"\n{len(runs)} cases, {failed} failed{unfinished}; {tokens} tokens.")
         if as_json:
@@ -73,7 +76,7 @@ def evaluate(
             junit.write_text(report.junit(runs), "utf-8")
         if summary:
             summary.write_text(report.summary(runs, before), "utf-8")
-        code = 1 if failed or not_run or not cases else 0
+        code = 1 if not_passed or not_run or not cases else 0
         if not_run or any(run.get("late") for case_runs in runs.values() for run in case_runs):
             sys.stdout.flush()
             os._exit(code)  # a hanging thread would keep the process alive
@@ -132,7 +135,9 @@ async def _session_case(app: App, session: str) -> str:
 
 
 def _show_progress(run: dict[str, Any]) -> None:
-    click.echo("s" if "skipped" in run else "F" if run["failures"] else ".", nl=False)
+    is_error = "error" in run
+    failed = "F" if run["failures"] else "."
+    click.echo("s" if "skipped" in run else "E" if is_error else failed, nl=False)
 
 
 def _read_results(path: Path) -> Any:

@@ -14,7 +14,12 @@ EXAMPLE_LIMIT = 4_000  # characters of an example in a summary
 
 def passed(runs: list[Run]) -> int:
     """Return how many runs passed."""
-    return sum(not run["failures"] for run in runs)
+    return sum(not run["failures"] and "error" not in run for run in runs)
+
+
+def errors(runs: list[Run]) -> int:
+    """Return how many runs have no result, because the judge was unavailable."""
+    return sum("error" in run for run in runs)
 
 
 def verdict(runs: list[Run], before: list[Run] | None = None) -> str:
@@ -23,6 +28,8 @@ def verdict(runs: list[Run], before: list[Run] | None = None) -> str:
         return "skipped"
     count = passed(runs)
     number = len(runs)
+    if count_errors := errors(runs):
+        return f"ERROR {count_errors}/{number}" if number > 1 else "ERROR"
     text = "passed" if count == number else "FAILED"
     if number > 1:
         text += f" {count}/{number}"
@@ -49,8 +56,8 @@ def _is_offline(runs: list[Run]) -> bool:
 
 
 def _are_comparable(runs: list[Run], before: list[Run]) -> bool:
-    is_skipped = "skipped" in runs[0] or "skipped" in before[0]
-    return not is_skipped and _is_offline(runs) == _is_offline(before)
+    is_incomplete = any("skipped" in run or "error" in run for run in [*runs, *before])
+    return not is_incomplete and _is_offline(runs) == _is_offline(before)
 
 
 def _rows(all_runs: Runs, before: Runs) -> list[tuple[str, list[Run], str]]:
@@ -95,8 +102,9 @@ def failures(all_runs: Runs) -> str:
 
 def _example(runs: list[Run]) -> str:
     """Return the transcript and failures of the first failed run, or else of the first run."""
-    run = next((run for run in runs if run["failures"]), runs[0])
-    return "\n".join([transcript(run["turns"]), *(f"- {failure}" for failure in run["failures"])])
+    run = next((run for run in runs if run["failures"] or "error" in run), runs[0])
+    reasons = [*run["failures"], *filter(None, [run.get("error")])]
+    return "\n".join([transcript(run["turns"]), *(f"- {reason}" for reason in reasons)])
 
 
 def junit(all_runs: Runs) -> str:
@@ -108,7 +116,8 @@ def junit(all_runs: Runs) -> str:
         if "skipped" in runs[0]:
             ElementTree.SubElement(case, "skipped", message=runs[0]["skipped"])
         elif passed(runs) < len(runs):
-            failure = ElementTree.SubElement(case, "failure", message=verdict(runs))
+            kind = "error" if errors(runs) else "failure"
+            failure = ElementTree.SubElement(case, kind, message=verdict(runs))
             failure.text = "".join(c for c in failures({name: runs}) if c >= " " or c == "\n")
     return ElementTree.tostring(suite, encoding="unicode") + "\n"
 

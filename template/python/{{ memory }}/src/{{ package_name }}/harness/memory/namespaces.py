@@ -71,10 +71,11 @@ def resolve(template: str, identity: Who) -> Namespace:
 
 
 def event_session(session_id: str) -> str:
-    """Return the session's name in AgentCore Memory: at most 100 characters."""
-    if len(session_id) <= 100:
+    """Return the session's name in AgentCore Memory: at most 100 letters, digits, _ and -."""
+    if re.fullmatch("[A-Za-z0-9][A-Za-z0-9_-]{0,99}", session_id):
         return session_id
-    return f"{session_id[:60]}-{sha256(session_id.encode()).hexdigest()[:32]}"
+    head = re.sub("^[_-]", "0", re.sub("[^A-Za-z0-9_-]", "-", session_id[:60]))
+    return f"{head}-{sha256(session_id.encode()).hexdigest()[:32]}"
 
 
 def default_template(lifetime: str) -> str:

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import os
-import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -22,11 +21,19 @@ from uuid_utils import uuid7
 from ..collections.models import Collection
 from ..collections.secrets import SecretError, Secrets
 from ..collections.session_backend import S3Config
-from ..contract import SESSION_ID
 from ..deadline import time_limit
 from ..log import describe
 from ..sessions.session_store import Stored
-from .base import NO_FILES, Conflict, Files, StoreUnavailable, StoreWarning, read_limit
+from .base import (
+    NO_FILES,
+    Conflict,
+    Files,
+    StoreUnavailable,
+    StoreWarning,
+    read_limit,
+    segment_of,
+    session_of,
+)
 from .settings import StoreSettings
 
 log = logging.getLogger(__name__)
@@ -190,12 +197,11 @@ class S3Store:
         return await self.run(lambda bucket: bucket.keys(folder))
 
     async def sessions(self) -> list[str]:
-        pattern = re.compile(f"{re.escape(self.root)}({SESSION_ID}){re.escape(self.middle)}")
         ids = set[str]()
         token = None
         while True:  # each page has its own time limit
             page = await self.run(partial(Bucket.page, prefix=self.root, token=token))
-            ids |= {match[1] for key in page[0] if (match := pattern.match(key))}
+            ids |= {id for key in page[0] if (id := self.session_in(key))}
             if not (token := page[1]):
                 return sorted(ids)
 
@@ -225,8 +231,13 @@ class S3Store:
         if self._s3:
             self._s3.close()
 
+    def session_in(self, key: str) -> str | None:
+        """Return the session of an object, or None if the key belongs to no session."""
+        segment, middle, _ = key.removeprefix(self.root).partition(self.middle)
+        return session_of(segment) if middle else None
+
     def _folder(self, session_id: str) -> str:
-        return f"{self.root}{session_id}{self.middle}"
+        return f"{self.root}{segment_of(session_id)}{self.middle}"
 
     def _start(self, name: str, use: Callable[["Bucket"], object]) -> None:
         """Run `use` in the background; log a failure."""

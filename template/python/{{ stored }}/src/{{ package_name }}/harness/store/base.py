@@ -4,9 +4,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Protocol, TypeGuard
+from urllib.parse import quote, unquote
 
 from uuid_utils import uuid7
 
+from ..contract import SESSION_ID
 from ..sessions.session_store import Stored
 
 StoreWarning = tuple[str, str]  # the id and the message of a finding
@@ -33,6 +35,21 @@ class StoreUnavailable(Exception):
 
 class Unsupported(Exception):
     """The store does not support the operation; the message is for the agent's owner."""
+
+
+def segment_of(session_id: str) -> str:
+    """Return a session id as a part of a key or path: percent-encoded (RFC 3986).
+
+    Letters, digits, `-`, `.`, `_` and `~` are unchanged, so different ids have different segments.
+    """
+    return quote(session_id, safe="")
+
+
+def session_of(segment: str) -> str | None:
+    """Return the session id of a segment, or None if the segment is not from `segment_of`."""
+    session_id = unquote(segment)
+    is_id = re.fullmatch(SESSION_ID, session_id) and segment_of(session_id) == segment
+    return session_id if is_id else None
 
 
 class DurableStore(Protocol):

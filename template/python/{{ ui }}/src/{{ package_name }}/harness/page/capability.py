@@ -29,6 +29,7 @@ POLICY = (
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
+STOP = "DELETE /api/chat/{id}/stream"  # of turns that continue after their page has left
 HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
@@ -97,5 +98,9 @@ async def _describe_agent(_: Request, runtime: Runtime) -> Response:
         getattr(tool, "tool_name", "") or getattr(tool, "name", "") or getattr(tool, "__name__", "")
         for tool in runtime.tools()
     ]
-    tools = [name for name in names if name]
-    return JSONResponse({"model": runtime.settings.model, "tools": tools}, headers=HEADERS)
+    body = {
+        "model": runtime.settings.model,
+        "tools": [name for name in names if name],
+        "resumes": any(STOP in capability.routes() for capability in runtime.capabilities),
+    }
+    return JSONResponse(body, headers=HEADERS)

@@ -17,7 +17,6 @@ from valkey.asyncio.cluster import ValkeyCluster
 from ..collections.models import Collection
 from ..collections.secrets import SecretError, Secrets
 from ..collections.session_backend import ValkeyConfig, url_of
-from ..contract import SESSION_ID
 from ..deadline import time_limit
 from ..log import describe
 from ..sessions.session_store import Stored
@@ -29,6 +28,8 @@ from .base import (
     StoreWarning,
     id_after,
     read_limit,
+    segment_of,
+    session_of,
 )
 from .settings import StoreSettings
 from .valkey_settings import ValkeySettings
@@ -227,8 +228,8 @@ class ValkeyStore:
                 keys.add(key.decode("utf-8", "replace"))
 
         keys = await self._connection.run(scan, is_bounded=False)
-        ids = [key.removeprefix(self._prefix).removesuffix(self._suffix) for key in keys]
-        return sorted(id for id in ids if re.fullmatch(SESSION_ID, id))
+        segments = [key.removeprefix(self._prefix).removesuffix(self._suffix) for key in keys]
+        return sorted(id for segment in segments if (id := session_of(segment)))
 
     async def end(self, session_id: str) -> None:
         await self._write(session_id, "UNLINK", self._key(session_id))
@@ -270,17 +271,23 @@ class ValkeyStore:
         await self._connection.close()
 
     def _key(self, session_id: str) -> str:
-        return f"{self._prefix}{session_id}{self._suffix}"
+        return f"{self._prefix}{segment_of(session_id)}{self._suffix}"
 
     async def _load(self, session_id: str, field: str, known: str | None = None) -> Any:
         return await self._run(LOAD, session_id, field, known or "?", self._max_bytes)
 
-    async def evaluate(self, script: str, key: str, *values: Any) -> Any:
-        """Return the result of a script on one key. Raises StoreUnavailable."""
-        return await self._connection.run(lambda client: client.eval(script, 1, key, *values))
+    def keys_beside(self, session_id: str, *names: str) -> list[str]:
+        """Return keys for more data of a session; a cluster keeps them on one node."""
+        return [f"{self._prefix}{{{session_id}}}:{name}{self._suffix}" for name in names]
+
+    async def evaluate(self, script: str, keys: Sequence[str], *values: Any) -> Any:
+        """Return the result of a script on keys of one node. Raises StoreUnavailable."""
+        return await self._connection.run(
+            lambda client: client.eval(script, len(keys), *keys, *values)
+        )
 
     async def _run(self, script: str, session_id: str, *values: Any) -> Any:
-        return await self.evaluate(script, self._key(session_id), *values)
+        return await self.evaluate(script, [self._key(session_id)], *values)
 
     async def _write(self, session_id: str, *command: Any) -> Any:
         """Send a command that changes a session, wait for replicas, and return its reply."""

@@ -39,7 +39,7 @@ export class SharedLimits extends Capability implements Counters {
   async add(name: string, number: number, seconds: number): Promise<number> {
     const key = `limits:${name}:agent:${this.#sessions.declarations.project.agentId}`
     try {
-      return Number(await this.#store!.evaluate(ADD, key, number, seconds))
+      return Number(await this.#store!.evaluate(ADD, [key], number, seconds))
     } catch (error) {
       if (!(error instanceof StoreUnavailable)) throw error
       throw new CountersUnavailable(error.message)

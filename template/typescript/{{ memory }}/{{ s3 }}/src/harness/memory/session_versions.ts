@@ -3,7 +3,6 @@
 import type { ListObjectVersionsOutput, ObjectVersion } from '@aws-sdk/client-s3'
 
 import { Capability } from '../capability.ts'
-import { SESSION_ID } from '../contract.ts'
 import type { Modules } from '../modules.ts'
 import type { CoreSettings } from '../settings.ts'
 import { type DurableStore, StoreUnavailable } from '../store/base.ts'
@@ -65,8 +64,8 @@ async function* sessionsIn(store: S3Store): AsyncGenerator<Session> {
       return reply
     })
     for (const version of versions) {
-      const [id = '', rest] = version.Key!.slice(store.root.length).split(store.middle)
-      if (rest === undefined || !SESSION_ID.test(id)) continue
+      const id = store.sessionIn(version.Key!)
+      if (id === null) continue
       if (id !== last.id) {
         if (last.id) yield last
         last = { id, versions: [] }

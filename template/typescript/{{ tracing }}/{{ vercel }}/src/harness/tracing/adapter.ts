@@ -2,6 +2,13 @@
 
 import type { Attributes } from '@opentelemetry/api'
 
+/** The base64 of a file in a prompt or in a tool's result. */
+export const FILE = RegExp(
+  '("type":"blob","modality":"\\w*","mime_type":"[^"]*","content":"|"data":")' +
+    '([A-Za-z0-9+/_-]+=*)(?=")',
+  'g',
+)
+
 /** Return the name of the framework's tracer. */
 export function scope(): string {
   return 'gen_ai'

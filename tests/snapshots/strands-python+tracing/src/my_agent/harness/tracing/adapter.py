@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,8 @@ METER = "strands.telemetry.metrics"
 PROVIDER = "aws.bedrock"
 # Content in attributes, as in the latest convention; by default Strands uses events.
 CONVENTION = "gen_ai_latest_experimental,gen_ai_span_attributes_only"
+# The base64 of a file. Strands itself replaces bytes.
+FILE = re.compile(r'("bytes": ?")([^"<]+)')
 
 
 def instrument() -> None:

@@ -25,6 +25,7 @@ const UNSAVED = 'It has not been saved so far.'
 const UNKNOWN = 'This turn may or may not have been saved.'
 const ASKING = 'The page keeps asking the server for a few minutes.'
 const SECONDS = [3, 6, 12, 25, 50, 100] // between the questions
+const AGAIN = [0, 1, 2, 4, 8] // seconds before each attempt to resume a turn
 const GONE = 'The server no longer has this session. Your next message starts it again.'
 const GENTLE = { stopped: 'Stopped', interrupted: 'Interrupted' }
 const SIGNED_OUT =
@@ -52,6 +53,9 @@ class Failure extends Error {
     this.type = type
   }
 }
+
+/** The description of the agent: its model, its tools, and whether turns can be resumed. */
+let agent = {}
 
 /** Whether the agent may have saved the turn, or may still work on it. */
 function isUnknown(type) {
@@ -135,7 +139,8 @@ function show() {
     link.firstChild.textContent = session.title
     link.lastChild.textContent = session.actor ? `${turns}, ${session.actor}` : turns
     link.ariaCurrent = session.id === current.session.id ? 'page' : null
-    link.className = conversations.get(session.id)?.stop ? 'running' : ''
+    const isRunning = conversations.get(session.id)?.stop || session.running
+    link.className = isRunning ? 'running' : ''
   }
   const { session, stop } = current
   find('title').textContent = session.title || 'New session'
@@ -190,11 +195,12 @@ function follow() {
   const sessions = readSessions()
   for (const [id, conversation] of conversations) {
     const session = sessions.find((saved) => saved.id === id)
-    const { title, turns, changed } = conversation.session
-    const isSame = session?.turns === turns && session?.changed === changed
+    const { title, turns, changed, running } = conversation.session
+    const isStarted = session?.running && session.running.id !== running?.id
+    const isSame = session?.turns === turns && session?.changed === changed && !isStarted
     if (conversation.stop || (session ? isSame : !title)) continue
     if (session && conversation === current) {
-      Object.assign(conversation.session, session)
+      Object.assign(conversation.session, { running: undefined }, session)
       conversation.load()
     } else {
       if (!session) conversation.forget()
@@ -207,10 +213,11 @@ function follow() {
 }
 
 async function endSession() {
-  const { session, stop } = current
+  const conversation = current
+  const { session } = conversation
   const question = 'End this session? Its turns are deleted on the server.'
   if ((await ask(question, 'End session')) === null) return
-  stop?.abort()
+  await conversation.stopTurn()
   const headers = { [`${PREFIX}Session-Id`]: session.id, Accept: 'application/json' }
   const body = '{"end_session": true}'
   try {
@@ -242,16 +249,80 @@ class Conversation {
     this.last = null // the reply of the last turn
     this.log = element('div', 'log')
     this.log.setAttribute('role', 'log')
+    this.log.ariaLabel = 'Prompts and replies'
     new ResizeObserver(() => scrollDown()).observe(this.log)
   }
 
-  /** Read the turns from the server. */
+  /** Read the turns from the server, and follow a turn that is running. */
   load() {
-    this.ready = this.readTurns().then(
-      (messages) => this.show(messages),
-      (error) => this.fail(asFailure(error), 'The turns could not be read.', () => this.load()),
-    )
+    this.ready = this.reload().catch((error) => {
+      this.fail(asFailure(error), 'The turns could not be read.', () => this.load())
+    })
     return this
+  }
+
+  async reload() {
+    await described
+    const known = agent
+    // In this order, a turn that ends in between is not missed.
+    const stream = await openStream(this.session)
+    const messages = await this.readTurns()
+    if (agent !== known) return this.reload() // the user has entered the token
+    if (stream) return this.resume(stream, messages)
+    this.show(messages)
+    if (this.session.running) this.save({ running: undefined })
+  }
+
+  /** Follow a turn that this tab did not start, or that it started before a reload. */
+  resume({ stop, events, start }, messages) {
+    const id = start?.messageId
+    const last = messages.at(-1)
+    const isAnswer = last?.parts.some(isPending) && ['reply', last.id].includes(id)
+    const isIt = (prompt) => prompt && `${prompt.id}-reply` === id
+    const found = [this.tabData.unfinished, this.session.running].find(isIt)
+    const { text = '', replaces } = found ?? {}
+    const isShown = id === 'reply' || messages.some((message) => message.id === id)
+    if (!id || (isShown && !isAnswer && !replaces)) {
+      stop.abort() // the turn is committed
+      return this.show(messages)
+    }
+    this.show(messages, false)
+    if (isAnswer) {
+      const asked = messages.at(-2)
+      const prompt = { id: asked.id, text: textOf(asked.parts), isAnswer, isResumed: true }
+      const userMessage = this.userMessages.get(last.metadata.turn)
+      this.last.resume()
+      return void this.run(userMessage, this.last, prompt, () => events, stop)
+    }
+    const prompt = { id: id.replace(/-reply$/, ''), text, replaces, isResumed: true }
+    let userMessage = this.userMessages.get(replaces)
+    while (userMessage?.nextSibling) userMessage.nextSibling.remove()
+    if (userMessage) userMessage.querySelector('p').textContent = text
+    else userMessage = this.addPrompt(text, this.sentFiles)
+    this.run(userMessage, new Reply(this.log), prompt, () => events, stop)
+  }
+
+  /** Try to resume a turn whose connection was lost; return whether the turns were read. */
+  async reconnect() {
+    for (const seconds of AGAIN) {
+      await new Promise((resolve) => setTimeout(resolve, seconds * 1000))
+      if (!this.isOpen) return true
+      const isRead = await this.reload().then(
+        () => true,
+        () => false,
+      )
+      if (isRead) return true
+    }
+    return false
+  }
+
+  /** Stop the running turn, also if other tabs follow it. */
+  async stopTurn() {
+    const { stop } = this
+    if (!stop) return
+    const options = { method: 'DELETE', signal: AbortSignal.timeout(5000) }
+    if (agent.resumes) await call(this.session, streamOf(this.session), options).catch(() => {})
+    stop.abort()
   }
 
   async readTurns(options) {
@@ -259,7 +330,8 @@ class Conversation {
     return parse(await response.text())
   }
 
-  show(messages) {
+  /** Show messages, and offer to retry a prompt unless its turn is running. */
+  show(messages, isIdle = true) {
     const draft = this.takeDraft()
     const turns = messages.flatMap(({ metadata }) => metadata?.turn ?? [])
     const [first, last] = [turns[0] ?? 1, turns.at(-1) ?? 0]
@@ -298,7 +370,7 @@ class Conversation {
     if (isGone) this.note(GONE)
     const waits = messages.at(-1)?.parts.some(({ state }) => state === 'approval-requested')
     this.save({ turns: waits ? last - 1 : last })
-    this.offerUnfinished(messages)
+    if (isIdle) this.offerUnfinished(messages)
     this.restoreDraft(draft)
   }
 
@@ -580,7 +652,8 @@ class Conversation {
     this.rememberUnfinished({ id, text, after, replaces, how, was }, files)
     const message = { id, role: 'user', parts: [{ type: 'text', text }, ...files] }
     const messageId = replaces && id
-    return this.run(userMessage, new Reply(this.log), prompt, { messages: [message], messageId })
+    const request = { messages: [message], messageId }
+    return this.run(userMessage, new Reply(this.log), prompt, this.poster(request, prompt))
   }
 
   /** Send the user's answers to pending calls. */
@@ -593,37 +666,54 @@ class Conversation {
     this.rememberUnfinished(unfinished, filesOf.get(userMessage))
     while (reply.node.nextSibling) reply.node.nextSibling.remove() // about an earlier answer
     reply.resume()
-    this.run(userMessage, reply, answered, {
-      messages: [{ id: 'reply', role: 'assistant', parts }],
-    })
+    const request = { messages: [{ id: 'reply', role: 'assistant', parts }] }
+    this.run(userMessage, reply, answered, this.poster(request, prompt))
   }
 
-  async run(userMessage, reply, prompt, request) {
-    const stop = (this.stop = new AbortController())
-    reply.node.ariaBusy = 'true'
-    this.log.classList.add('busy')
-    scrollDown(true)
-    show()
-    try {
+  /** Return a function that sends a request and returns the events of its turn. */
+  poster(request, { id, text, replaces }) {
+    return async (signal) => {
       const turn = {
         id: this.session.id,
         trigger: 'submit-message',
         seen: this.lastTurn,
         ...request,
       }
-      const options = { method: 'POST', body: JSON.stringify(turn), signal: stop.signal }
-      for await (const event of readEvents(await call(this.session, 'api/chat', options))) {
-        reply.take(event)
-      }
+      const options = { method: 'POST', body: JSON.stringify(turn), signal }
+      const response = await call(this.session, 'api/chat', options)
+      if (agent.resumes) this.save({ running: { id, text, replaces } }) // for other tabs
+      return readEvents(response)
+    }
+  }
+
+  /** Show a turn until it ends; `open` returns its events. */
+  async run(userMessage, reply, prompt, open, stop = new AbortController()) {
+    this.stop = stop
+    reply.node.ariaBusy = 'true'
+    this.log.classList.add('busy')
+    this.log.ariaBusy = 'true'
+    scrollDown(true)
+    show()
+    try {
+      for await (const event of await open(stop.signal)) reply.take(event)
       if (reply.error) throw new Failure(...reply.error)
       if (!reply.metadata) throw new TypeError('the stream was cut')
       this.commit(userMessage, reply, prompt)
     } catch (error) {
+      let isRead = false
       const failure = stop.signal.aborted ? new Failure('stopped', '') : asFailure(error)
-      await this.rollBack(userMessage, reply, failure, prompt)
+      if (agent.resumes && isUnknown(failure.type)) {
+        const { type, message } = failure
+        this.remember({ unfinished: { ...this.tabData.unfinished, failure: { type, message } } })
+        isRead = await this.reconnect()
+        if (this.stop !== stop) return // the turn was resumed
+      }
+      if (!isRead) await this.rollBack(userMessage, reply, failure, prompt)
     }
+    if (this.session.running) this.save({ running: undefined })
     reply.node.ariaBusy = 'false'
     this.log.classList.remove('busy')
+    this.log.ariaBusy = 'false'
     this.stop = null
     if (this === current && find('keys').textContent === RUNNING) hint('')
     if (isListed(this.session)) show()
@@ -636,7 +726,7 @@ class Conversation {
     const waits = reply.answers.size > 0
     const change = { turns: waits ? turn - 1 : turn, changed: newId() }
     this.remember({ unfinished: null })
-    if (dropped || turn > expected) {
+    if (dropped || turn > expected || prompt.isResumed) {
       this.save(change)
       this.load() // another tab continued the session, or the pending turn is gone
       if (dropped) this.ready.then(() => this.note('The pending turn was dropped.'))
@@ -656,6 +746,7 @@ class Conversation {
     this.remember({ turns: { ...factsBefore(this.tabData.turns, turn), [turn]: { recalled } } })
     this.share({ ...factsBefore(this.shared, turn), [turn]: facts })
     this.save(change)
+    if (prompt.isResumed) this.load() // this tab may lack the prompt's files
     if (unstored.has(SESSIONS) && !isWarned) this.note(UNSTORED)
     isWarned ||= unstored.has(SESSIONS)
     say(waits ? 'This turn waits for your approval.' : `Committed as turn ${turn}.`)
@@ -717,6 +808,11 @@ function factsBefore(turns, turn) {
   return Object.fromEntries(Object.entries(turns ?? {}).filter(([number]) => number < turn))
 }
 
+/** Return whether a part waits for an approval. */
+function isPending({ state }) {
+  return state === 'approval-requested'
+}
+
 /** Return a predicate: whether a part is waiting for one of these approvals. */
 function isOneOf(ids) {
   return ({ state, approval }) => state === 'approval-requested' && ids?.includes(approval.id)
@@ -746,6 +842,35 @@ async function call(session, path, options = {}) {
   throw new Failure(`http_${status}`, `A proxy answered instead of the agent: ${status}.`)
 }
 
+/**
+ * Return the running turn of a session: its events from the beginning, the first of them, and what
+ * closes the connection. Return null if no turn runs.
+ */
+async function openStream(session) {
+  if (!agent.resumes) return null
+  const stop = new AbortController()
+  const response = await call(session, streamOf(session), { signal: stop.signal })
+  if (response.status === 204) return null
+  const events = readEvents(response)
+  const { value: start } = await events.next()
+  return { stop, events, start }
+}
+
+function streamOf({ id }) {
+  return `api/chat/${id}/stream`
+}
+
+/** Remove the marks of turns that ended while this page was closed. */
+async function checkRunning() {
+  await described
+  for (const session of readSessions()) {
+    if (!session.running || conversations.has(session.id)) continue
+    const stream = await openStream(session).catch(() => undefined)
+    stream?.stop.abort()
+    if (stream === null) saveSession({ ...session, running: undefined })
+  }
+}
+
 /** Return the header with the token. A proxy may need Authorization for its own password. */
 function authorization() {
   const token = read('sessionStorage', TOKEN)
@@ -755,8 +880,10 @@ function authorization() {
 /** Show the agent's model and tools; ask for the token first if needed. */
 async function describeAgent() {
   const response = await fetch('agent.json', { headers: authorization() }).catch(() => null)
-  const { model, tools } = (await response?.json().catch(() => null)) ?? {}
+  const description = (await response?.json().catch(() => null)) ?? {}
+  const { model, tools } = description
   if (!tools) return
+  agent = description
   const parts = [
     model === 'offline' ? 'offline model' : model,
     ...(tools.length ? tools : ['no tools']),
@@ -777,7 +904,7 @@ async function askToken(refused) {
   const token = (await ask(question, 'Continue', 'API_TOKEN'))?.trim()
   if (token) {
     write('sessionStorage', TOKEN, token)
-    describeAgent()
+    await describeAgent()
   }
   return Boolean(token)
 }
@@ -900,7 +1027,7 @@ function grow() {
 }
 
 function stopTurn() {
-  current.stop?.abort()
+  current.stopTurn()
   prompt.focus() // the focused button was removed
 }
 
@@ -1015,5 +1142,6 @@ find('menu').onclick = () => toggleSidebar(find('menu').ariaExpanded === 'false'
 window.onhashchange = selectSession
 window.onstorage = follow
 window.onresize = grow
+const described = describeAgent()
 selectSession()
-describeAgent()
+checkRunning()

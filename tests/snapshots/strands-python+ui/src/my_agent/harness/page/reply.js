@@ -103,6 +103,8 @@ export class Reply {
       this.add(fileList([event])) // of a tool
     } else if (event.type === 'finish') {
       this.metadata = event.messageMetadata
+    } else if (event.type === 'abort') {
+      this.error = ['stopped', ''] // in this or another tab
     } else if (event.type === 'error') {
       this.error = event.errorText.split(/: (.*)/s) // type and message
     }
@@ -175,7 +177,7 @@ export class Reply {
     this.answers.clear()
     this.metadata = null
     this.rounds++
-    this.node.querySelector('.pending').remove()
+    for (const node of this.node.querySelectorAll('.pending, .approval')) node.remove()
     this.add(element('p', 'waiting', 'Waiting for the reply'))
   }
 

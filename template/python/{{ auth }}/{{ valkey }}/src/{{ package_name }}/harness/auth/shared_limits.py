@@ -44,7 +44,7 @@ class SharedLimits(Capability):
         key = f"limits:{name}:agent:{Store.find(self._before).project.agent_id}"
         try:
             assert self.store
-            return int(await self.store.evaluate(ADD, key, number, seconds))
+            return int(await self.store.evaluate(ADD, [key], number, seconds))
         except StoreUnavailable as error:
             raise CountersUnavailable(str(error)) from None
 

@@ -1,14 +1,12 @@
 """Erase the old versions of an actor's sessions from a versioned bucket."""
 
 import json
-import re
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from itertools import groupby
 from typing import Any
 
 from ..capability import Capability
-from ..contract import SESSION_ID
 from ..modules import LoadModules
 from ..settings import CoreSettings
 from ..store.base import DurableStore, StoreUnavailable
@@ -50,11 +48,9 @@ class SessionVersions(Capability):
 
 async def _sessions(store: S3Store) -> AsyncIterator[Versions]:
     """Yield the versions of all objects of each session, newest first."""
-    pattern = re.compile(f"{re.escape(store.root)}({SESSION_ID}){re.escape(store.middle)}")
 
     def session_of(version: dict[str, Any]) -> str:
-        match = pattern.match(version["Key"])
-        return match[1] if match else ""
+        return store.session_in(version["Key"]) or ""
 
     pending: Versions = []
     markers: dict[str, str] = {}

@@ -1,0 +1,1 @@
+"""Background turns: they continue after their client has left, and clients follow them."""

@@ -1,0 +1,90 @@
+"""The capability for turns that continue after their client has left."""
+
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from ..capability import Capability, Routes
+from ..contract import SESSION_HEADER, SESSION_ID, AgentError, Turn
+from ..http.requests import parse_json, read_actor, read_header
+from ..modules import LoadModules
+from ..runtime import Runtime
+from .detached import CONTROL_PATH, DETACHED, FIELDS, Detaching
+from .readers import follow, stop
+from .recordings import Format, Key, Recordings
+from .settings import BackgroundSettings
+
+OTHERS = {"prompt", "replace_turn", "fork", "end_session"}
+
+
+class Background(Capability):
+    """Runs turns without their clients, and serves their events."""
+
+    settings: BackgroundSettings
+
+    def __init__(
+        self, settings: BackgroundSettings, before: Sequence[Capability], load: LoadModules
+    ) -> None:
+        super().__init__(settings, before, load)
+        self.recordings = Recordings(settings)
+        self.formats: dict[str, Format] = {"/invocations": "events"}
+
+    def wrap(self, app: ASGIApp) -> ASGIApp:
+        seconds = self.settings.keep_alive_seconds
+        return Detaching(app, self.recordings, self.formats, seconds)
+
+    def routes(self) -> Routes:
+        return {
+            "GET /invocations/{session}/events": self._follow,
+            f"POST {CONTROL_PATH}": self._control,
+        }
+
+    @asynccontextmanager
+    async def around(self, turn: Turn) -> AsyncIterator[None]:
+        if detached := DETACHED.get():
+            detached.begin(turn)
+        yield
+
+    def prepare(self, turn: Turn, options: dict[str, Any]) -> None:
+        """Accept the turn: it has passed the checks of its session."""
+        detached = DETACHED.get()
+        if detached and detached.core_turn is turn:
+            detached.accept()
+
+    def session_ended(self, session_id: str) -> None:
+        self.recordings.forget(session_id)
+
+    async def _follow(self, request: Request, runtime: Runtime) -> Response:
+        key = _read_key(request, runtime, request.path_params["session"])
+        return await follow(runtime, self.recordings, key, read_header(request, "last-event-id"))
+
+    async def _control(self, request: Request, runtime: Runtime) -> Response:
+        """Follow or stop a turn: the bodies of POST /invocations that run no turn."""
+        session_id = read_header(request, SESSION_HEADER)
+        body = parse_json(await request.body())
+        if session_id is None:
+            raise AgentError("invalid_request", "Send the session id in the session header.")
+        key = _read_key(request, runtime, session_id)
+        if not isinstance(body, dict):
+            raise AgentError("invalid_request", "The body must be an object.")
+        wanted = [name for name in FIELDS if body.get(name, False) is not False]
+        is_turn = runtime.read_request(body, session_id) or not OTHERS.isdisjoint(body)
+        if len(wanted) != 1 or is_turn or body[wanted[0]] is not True:
+            message = "Send follow or stop as true, in a separate request."
+            raise AgentError("invalid_request", message)
+        if wanted == ["stop"]:
+            return await stop(runtime, self.recordings, key)
+        last_id = read_header(request, "last-event-id") or body.get("last_event_id")
+        return await follow(runtime, self.recordings, key, last_id)
+
+
+def _read_key(request: Request, runtime: Runtime, session_id: str) -> Key:
+    request.state.session_id = session_id
+    if not re.fullmatch(SESSION_ID, session_id):
+        raise AgentError("invalid_session_id")
+    return session_id, read_actor(request, runtime)

@@ -1,0 +1,134 @@
+"""Readers: they follow a recording, and stop its turn."""
+
+import re
+from collections.abc import AsyncIterator
+
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from ..contract import NO_SNIFF, SESSION_HEADER, AgentError
+from ..http.server import KEEP_ALIVE, Events
+from ..runtime import Runtime
+from ..sessions.session_store import InProcess
+from .recordings import Key, Recording, Recordings, format_error
+
+EVENT_ID = r"([A-Za-z0-9_-]{16})\.([0-9]{1,15})"
+LOST_NUMBER = 10**15 - 1  # of `turn_lost`: the killed process may have sent unsaved events
+TURN_HEADER = "X-Turn-Id"  # of a stream for useChat: its turn continues without clients
+CHUNK_BYTES = 65_536  # sent at once: a slow reader holds no more
+OF_CHAT = "This turn belongs to useChat: follow it with GET /api/chat/{}/stream."
+NOTHING = "This session has no background turn, or it ended more than EVENT_SECONDS ago."
+
+
+class EventStream(StreamingResponse):
+    """The events of a recording after a position, until its end."""
+
+    def __init__(
+        self, recording: Recording, position: int, seconds: int, *, is_numbered: bool
+    ) -> None:
+        super().__init__(self._read(), headers=Events.headers, media_type="text/event-stream")
+        self._recording = recording
+        self._position = position
+        self._seconds = seconds  # of silence before a comment
+        self._is_numbered = is_numbered
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._recording.reading():
+            await super().__call__(scope, receive, send)
+
+    async def _read(self) -> AsyncIterator[bytes]:
+        recording = self._recording
+        while not recording.is_closed:
+            try:
+                events = recording.read(self._position, CHUNK_BYTES)
+            except AgentError as error:
+                yield format_error(recording.format, error)
+                return
+            if events:
+                yield b"".join(map(self._number, events))
+            elif recording.is_ended:
+                if recording.lost and self._position < LOST_NUMBER:
+                    self._position = LOST_NUMBER - 1
+                    yield self._number(recording.lost)
+                return
+            elif not await recording.wait(self._seconds):
+                yield KEEP_ALIVE.encode()
+
+    def _number(self, event: bytes) -> bytes:
+        self._position += 1
+        if not self._is_numbered:
+            return event
+        return f"id: {self._recording.turn_id}.{self._position}\n".encode() + event
+
+
+async def follow(
+    runtime: Runtime, recordings: Recordings, key: Key, last_id: object
+) -> Response:
+    """Return the events of the newest turn of a session and actor.
+
+    `last_id` is the id of the last event that the client has received. After the last event of an
+    ended turn, the status is 204, so that an EventSource does not reconnect. Raises AgentError:
+    `not_found`, `session_forbidden`, `events_lost`, `turn_elsewhere`, or `rate_limited` if the turn
+    has too many readers.
+    """
+    session_id, _ = key
+    recording = await find(recordings, key)
+    if recording is None:
+        session = await runtime.sessions.read(*key)
+        is_local = recordings.shared or isinstance(runtime.sessions.store, InProcess)
+        raise AgentError("turn_elsewhere") if session.last and not is_local else _not_found()
+    if recording.format == "chat":
+        raise AgentError("turn_elsewhere", OF_CHAT.format(session_id))
+    position = 0
+    match = re.fullmatch(EVENT_ID, last_id) if isinstance(last_id, str) else None
+    if match and match[1] == recording.turn_id:
+        position = int(match[2])
+        if recording.is_ended and position >= recording.last:
+            return Response(status_code=204, headers={SESSION_HEADER: session_id})
+    recording.read(position, 0)
+    admit(recordings, recording)
+    seconds = runtime.settings.keep_alive_seconds
+    stream = EventStream(recording, position, seconds, is_numbered=True)
+    stream.headers[SESSION_HEADER] = session_id
+    return stream
+
+
+async def stop(runtime: Runtime, recordings: Recordings, key: Key) -> JSONResponse:
+    """Cancel the background turns of a session and actor.
+
+    Raises AgentError `session_forbidden` for another actor's session.
+    """
+    session_id, _ = key
+    is_stopped = recordings.stop(key)
+    if not is_stopped and recordings.shared:
+        is_stopped = await recordings.shared.stop(key)
+    if not is_stopped and await find(recordings, key) is None:
+        await runtime.sessions.read(*key)
+    body = {"session_id": session_id, "stopped": is_stopped}
+    return JSONResponse(body, headers={**NO_SNIFF, SESSION_HEADER: session_id})
+
+
+async def find(recordings: Recordings, key: Key) -> Recording | None:
+    """Return the newest recording of a session and actor, of any replica.
+
+    Raises AgentError `session_forbidden` if only another actor has turns in the session.
+    """
+    recording = recordings.find(key)
+    if recordings.shared is None or (recording and not recording.is_ended):
+        return recording
+    try:
+        return await recordings.shared.newest(key) or recording
+    except AgentError as error:
+        if recording is None or error.type == "session_forbidden":
+            raise
+        return recording
+
+
+def admit(recordings: Recordings, recording: Recording) -> None:
+    """Raise AgentError `rate_limited` if a recording has MAX_READERS readers."""
+    if len(recording.readers) >= recordings.settings.max_readers:
+        raise AgentError("rate_limited", "This turn has too many readers; retry later.")
+
+
+def _not_found() -> AgentError:
+    return AgentError("not_found", NOTHING)

@@ -1,0 +1,67 @@
+"""GET and DELETE /api/chat/{id}/stream: useChat resumes and stops its background turns."""
+
+import re
+from collections.abc import Sequence
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ..capability import Capability, Routes
+from ..contract import SESSION_HEADER, SESSION_ID, AgentError
+from ..http.chat_route import UiEvents
+from ..http.requests import read_actor
+from ..modules import LoadModules
+from ..runtime import Runtime
+from ..settings import CoreSettings
+from .capability import Background
+from .readers import TURN_HEADER, EventStream, admit, find, stop
+from .recordings import Key
+
+
+class ChatStreams(Capability):
+    """Makes each turn of POST /api/chat a background turn."""
+
+    def __init__(
+        self, settings: CoreSettings, before: Sequence[Capability], load: LoadModules
+    ) -> None:
+        super().__init__(settings, before, load)
+        background = Background.find(before)
+        background.formats["/api/chat"] = "chat"
+        self._recordings = background.recordings
+
+    def routes(self) -> Routes:
+        path = "/api/chat/{id}/stream"
+        return {f"GET {path}": self._resume, f"DELETE {path}": self._stop}
+
+    async def _resume(self, request: Request, runtime: Runtime) -> Response:
+        key = _read_key(request, runtime)
+        recording = await find(self._recordings, key)
+        if recording is None:
+            await runtime.sessions.read(*key)  # another actor's session is an error
+        is_chat = recording and recording.format == "chat" and recording.first == 1
+        if recording is None or not is_chat or recording.is_ended:
+            return _no_content(key)
+        admit(self._recordings, recording)
+        seconds = runtime.settings.keep_alive_seconds
+        stream = EventStream(recording, 0, seconds, is_numbered=False)
+        headers = {SESSION_HEADER: key[0], TURN_HEADER: recording.turn_id}
+        stream.headers.update({**UiEvents.headers, **headers})
+        return stream
+
+    async def _stop(self, request: Request, runtime: Runtime) -> Response:
+        key = _read_key(request, runtime)
+        await stop(runtime, self._recordings, key)
+        return _no_content(key)
+
+
+def _read_key(request: Request, runtime: Runtime) -> Key:
+    session_id = re.sub("^__(?=LOCALID_)", "", request.path_params["id"])  # of assistant-ui
+    request.state.session_id = session_id
+    if not re.fullmatch(SESSION_ID, session_id):
+        raise AgentError("invalid_session_id")
+    return session_id, read_actor(request, runtime)
+
+
+def _no_content(key: Key) -> Response:
+    headers = {"Cache-Control": "no-store", SESSION_HEADER: key[0]}
+    return Response(status_code=204, headers=headers)

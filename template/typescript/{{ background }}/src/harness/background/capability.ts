@@ -1,0 +1,319 @@
+// The capability whose turns continue after their client has left.
+
+import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http'
+import { randomUUID } from 'node:crypto'
+
+import { Capability, type Routes } from '../capability.ts'
+import { AgentError, checkIds, SESSION_HEADER, SESSION_ID, type Turn } from '../contract.ts'
+import { checkAccess, parseJson, pathOf, readActor, readHeader } from '../http/requests.ts'
+import { receive } from '../http/requests.ts'
+import { STREAM_HEADERS } from '../http/server.ts'
+import type { Handler, Modules, Runtime } from '../modules.ts'
+import { InProcess } from '../sessions/session_store.ts'
+import type { Session } from '../sessions/sessions.ts'
+import { Detached, DETACHED, repeatRequest } from './detached.ts'
+import { BackgroundError, type Format, sendJson } from './failures.ts'
+import { checkReader, numberAfter, stream } from './readers.ts'
+import type { Recording } from './recording.ts'
+import { Recordings } from './recordings.ts'
+import type { BackgroundSettings } from './settings.ts'
+
+const MODES = ['background', 'follow', 'stop'] as const
+const OTHER_FIELDS = ['prompt', 'replace_turn', 'fork', 'end_session']
+const SMALL_BODY = 4096 // bytes; MAX_TURNS does not limit reads of smaller bodies
+const PURGE_SECONDS = 1 // between two searches for expired recordings
+const SEND_SESSION = 'Send the session id in the session header.'
+const NOTHING = 'This session has no background turn, or it ended more than EVENT_SECONDS ago.'
+
+type Mode = (typeof MODES)[number]
+type Fields = Record<string, unknown>
+
+/** The recordings that all replicas share. */
+export interface SharedRecordings {
+  /** Copy a running recording until it ends; resolve when other replicas can find it. */
+  publish(recording: Recording): Promise<void>
+  /**
+   * Return the recording of the actor's newest turn in a session, or undefined.
+   *
+   * Throws AgentError: `session_forbidden` if only other actors have recordings,
+   * `store_unavailable`, or `draining`.
+   */
+  find(sessionId: string, actor: string | null): Promise<Recording | undefined>
+  /**
+   * Ask the replica that runs the actor's newest turn to stop it; return whether it runs.
+   *
+   * Throws AgentError `session_forbidden` or `store_unavailable`.
+   */
+  stop(sessionId: string, actor: string | null): Promise<boolean>
+  /** Drop the recordings of a session. */
+  forget(sessionId: string): void
+}
+
+/** Runs turns without their clients, and serves their recorded events. */
+export class Background extends Capability<BackgroundSettings> {
+  /** Another capability may set this to share recordings with other replicas. */
+  shared: SharedRecordings | null = null
+  readonly #recordings: Recordings
+  /** The actors of the running requests. */
+  readonly #running = new Map<Detached, string | null>()
+  #runtime: Runtime | null = null
+  #purging: NodeJS.Timeout | undefined
+
+  constructor(settings: BackgroundSettings, before: readonly Capability[], load: Modules) {
+    super(settings, before, load)
+    this.#recordings = new Recordings(settings)
+  }
+
+  override async open(runtime: Runtime): Promise<void> {
+    this.#runtime = runtime
+    this.#purging = setInterval(() => this.#recordings.purge(), PURGE_SECONDS * 1000).unref()
+  }
+
+  override async close(): Promise<void> {
+    clearInterval(this.#purging)
+  }
+
+  override wrap(app: RequestListener): RequestListener {
+    return async (request, response) => {
+      const isCall = request.method === 'POST' && pathOf(request) === '/invocations'
+      if (isCall) await answer(response, () => this.#invoke(app, request, response))
+      else await app(request, response)
+    }
+  }
+
+  override routes(): Routes {
+    const follow: Handler = async (request, response, _, { params }) => {
+      const sessionId = params.session ?? ''
+      checkIds(sessionId, null)
+      response.setHeader(SESSION_HEADER, sessionId)
+      const actor = readActor(request, this.runtime)
+      await answer(response, () => this.#follow(request, response, sessionId, actor))
+    }
+    return { 'GET /invocations/{session}/events': follow }
+  }
+
+  override around(turn: Turn, run: () => Promise<unknown>): Promise<unknown> {
+    DETACHED.getStore()?.record(turn)
+    return run()
+  }
+
+  override async beginTurn(_: Session, turn: Turn): Promise<undefined> {
+    DETACHED.getStore()?.begin(turn)
+  }
+
+  override async ended(turn: Turn): Promise<void> {
+    DETACHED.getStore()?.finish(turn)
+  }
+
+  override sessionEnded(sessionId: string): void {
+    this.#recordings.forget(sessionId)
+    this.shared?.forget(sessionId)
+  }
+
+  /** The running agent. */
+  get runtime(): Runtime {
+    return this.#runtime!
+  }
+
+  /**
+   * Run a request without its client.
+   *
+   * Throws AgentError `server_busy` or `rate_limited`.
+   */
+  detach(
+    app: RequestListener,
+    request: IncomingMessage,
+    body: Uint8Array,
+    actor: string | null,
+    format: Format,
+  ): Detached {
+    const { maxBackgroundTurns, maxBackgroundTurnsPerActor, maxEventBytes } = this.settings
+    if (this.#running.size >= maxBackgroundTurns) throw new AgentError('server_busy')
+    const own = [...this.#running.values()].filter((owner) => owner === actor).length
+    if (actor !== null && own >= maxBackgroundTurnsPerActor) {
+      const message = `This actor already has ${own} background turns; retry later.`
+      throw new AgentError('rate_limited', message)
+    }
+    const detached = new Detached(request, body, format, maxEventBytes)
+    this.#running.set(detached, actor)
+    void detached.ended.promise.then(() => this.#running.delete(detached))
+    detached.run(app)
+    return detached
+  }
+
+  /** Let clients find the recording of a turn that has begun. */
+  async publish({ recording }: Detached): Promise<void> {
+    if (!recording) return
+    this.#recordings.add(recording)
+    await this.shared?.publish(recording)
+  }
+
+  /**
+   * Return the recording of the actor's newest turn in a session, or undefined.
+   *
+   * Throws AgentError `session_forbidden` for another actor's session, or an error of the store,
+   * and BackgroundError `turn_elsewhere` if another replica may have the recording.
+   */
+  async find(sessionId: string, actor: string | null): Promise<Recording | undefined> {
+    const local = this.#recordings.find(sessionId, actor)
+    if (local?.state === 'running') return local
+    const found = this.shared ? await this.#findShared(this.shared, sessionId, actor, local) : local
+    if (found) return found
+    if (this.#recordings.has(sessionId)) throw new AgentError('session_forbidden')
+    const { sessions } = this.runtime
+    const { last } = await sessions.read(sessionId, actor)
+    const isOnlyHere = this.shared !== null || sessions.store instanceof InProcess
+    if (last && !isOnlyHere) throw new BackgroundError('turn_elsewhere')
+    return undefined
+  }
+
+  /** Return the recording of the actor's newest turn of this process, if any. */
+  findHere(sessionId: string, actor: string | null): Recording | undefined {
+    return this.#recordings.find(sessionId, actor)
+  }
+
+  /**
+   * Cancel the actor's turns in a session, and return whether any was running.
+   *
+   * Throws AgentError `session_forbidden` for another actor's session, or an error of the store.
+   */
+  async stop(sessionId: string, actor: string | null): Promise<boolean> {
+    if (this.stopHere(sessionId, actor)) return true
+    if (await this.shared?.stop(sessionId, actor)) return true
+    await this.find(sessionId, actor).catch((error) => {
+      if (!(error instanceof BackgroundError)) throw error
+    })
+    return false
+  }
+
+  /** Cancel the actor's turns of this process in a session, and return whether any was running. */
+  stopHere(sessionId: string, actor: string | null): boolean {
+    const isOwn = ({ recording }: Detached) =>
+      recording?.sessionId === sessionId && recording.actor === actor
+    const own = [...this.#running.keys()].filter(isOwn)
+    for (const detached of own) detached.stop()
+    return own.length > 0
+  }
+
+  /** Return the newest recording of all replicas; if the store fails, that of this process. */
+  async #findShared(
+    shared: SharedRecordings,
+    sessionId: string,
+    actor: string | null,
+    local: Recording | undefined,
+  ): Promise<Recording | undefined> {
+    try {
+      return (await shared.find(sessionId, actor)) ?? local
+    } catch (error) {
+      if (local && error instanceof AgentError && error.type !== 'session_forbidden') return local
+      throw error
+    }
+  }
+
+  async #invoke(
+    app: RequestListener,
+    request: IncomingMessage,
+    response: ServerResponse,
+  ): Promise<void> {
+    const { runtime } = this
+    const sentId = readHeader(request, SESSION_HEADER)
+    const sessionId = sentId ?? randomUUID()
+    if (SESSION_ID.test(sessionId)) response.setHeader(SESSION_HEADER, sessionId)
+    checkAccess(request, runtime)
+    const read = () => receive(request, this.settings.maxBodyBytes)
+    // A turn can be followed and stopped while MAX_TURNS run.
+    const isSmall = Number(request.headers['content-length']) <= SMALL_BODY
+    const body = isSmall ? await read() : await runtime.turns.reading(read)
+    const fields = fieldsOf(body)
+    const mode = readMode(fields)
+    if (!mode) return void (await app(repeatRequest(request, body), response))
+    checkIds(sessionId, null)
+    if (mode === 'background') {
+      const actor = readActor(request, runtime)
+      return this.#begin(response, this.detach(app, request, body, actor, 'events'))
+    }
+    if (sentId === null) throw new AgentError('invalid_request', SEND_SESSION)
+    const isOther = OTHER_FIELDS.some((name) => name in fields)
+    if (isOther || runtime.readRequest(fields, sessionId)) {
+      throw new AgentError('invalid_request', `Send ${mode} in a separate request.`)
+    }
+    const actor = readActor(request, runtime)
+    if (mode === 'follow') {
+      return this.#follow(request, response, sessionId, actor, fields.last_event_id)
+    }
+    const stopped = await this.stop(sessionId, actor)
+    sendJson(response, 200, { session_id: sessionId, stopped })
+  }
+
+  /** Answer when a background turn has begun. */
+  async #begin(response: ServerResponse, detached: Detached): Promise<void> {
+    const recording = await detached.recorded.promise
+    await detached.begun.promise
+    if (!recording || detached.isRejected) return detached.sendTo(response)
+    await this.publish(detached)
+    const { sessionId, turnId } = recording
+    response.setHeader(SESSION_HEADER, sessionId)
+    sendJson(response, 202, { session_id: sessionId, turn_id: turnId })
+  }
+
+  async #follow(
+    request: IncomingMessage,
+    response: ServerResponse,
+    sessionId: string,
+    actor: string | null,
+    lastEventId: unknown = '',
+  ): Promise<void> {
+    const eventId = readHeader(request, 'Last-Event-ID') ?? lastEventId
+    if (typeof eventId !== 'string') {
+      throw new AgentError('invalid_request', 'Send last_event_id as the id of an event.')
+    }
+    const recording = await this.find(sessionId, actor)
+    if (!recording) throw new AgentError('not_found', NOTHING)
+    if (recording.format === 'chat') {
+      const place = `GET /api/chat/${sessionId}/stream`
+      const message = `This turn belongs to useChat: follow it with ${place}.`
+      throw new BackgroundError('turn_elsewhere', message)
+    }
+    const number = numberAfter(recording, eventId)
+    const hasReadAll = number > 1 && number > recording.last
+    if (hasReadAll && recording.state !== 'running') {
+      // So that an EventSource does not reconnect after the last event.
+      response.writeHead(204).end()
+      return
+    }
+    checkReader(recording, number, this.settings.maxReaders)
+    await stream(response, recording, number, STREAM_HEADERS, this.settings)
+  }
+}
+
+/** Answer a request, and send a BackgroundError as its response. */
+async function answer(response: ServerResponse, work: () => Promise<void>): Promise<void> {
+  try {
+    await work()
+  } catch (error) {
+    if (!(error instanceof BackgroundError)) throw error
+    error.send(response)
+  }
+}
+
+/** Return the fields of a JSON object; the agent itself rejects other bodies. */
+function fieldsOf(body: Uint8Array): Fields {
+  try {
+    const value = parseJson(body)
+    return typeof value === 'object' && value !== null && !Array.isArray(value) ? { ...value } : {}
+  } catch {
+    return {}
+  }
+}
+
+/** Return the mode of a request, if any. Throws AgentError `invalid_request`. */
+function readMode(fields: Fields): Mode | undefined {
+  for (const name of MODES) {
+    if (!['boolean', 'undefined'].includes(typeof fields[name])) {
+      throw new AgentError('invalid_request', `Send ${name} as true or false.`)
+    }
+  }
+  const [mode, other] = MODES.filter((name) => fields[name] === true)
+  if (other) throw new AgentError('invalid_request', `Send ${other} in a separate request.`)
+  return mode
+}

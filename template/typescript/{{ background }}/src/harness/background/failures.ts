@@ -1,0 +1,69 @@
+// The errors of background turns, in addition to those of the HTTP contract.
+
+import type { ServerResponse } from 'node:http'
+
+import type { AgentError } from '../contract.ts'
+import { serialize } from '../sessions/sessions.ts'
+
+const FAILURES = {
+  events_lost: [
+    409,
+    'The first events of this turn were dropped: its reply will be in the session.',
+  ],
+  turn_elsewhere: [
+    409,
+    'Another replica may run this turn: send the request there, or store sessions in Valkey.',
+  ],
+  turn_stopped: [409, 'The turn was stopped; it was not saved.'],
+  turn_lost: [
+    503,
+    'The process ended during the turn; send the request again with the same Idempotency-Key.',
+  ],
+} as const
+
+/** The end of a stream of useChat. */
+export const DONE = 'data: [DONE]\n\n'
+
+/** The form of events: those of POST /invocations, or those of useChat. */
+export type Format = 'events' | 'chat'
+
+/** A failure of a background turn or of its reader. */
+export class BackgroundError extends Error {
+  readonly type: keyof typeof FAILURES
+  readonly status: number
+
+  constructor(type: keyof typeof FAILURES, message = '') {
+    const [status, general] = FAILURES[type]
+    super(message || general)
+    this.type = type
+    this.status = status
+  }
+
+  /** Send the error as a response. */
+  send(response: ServerResponse): void {
+    const { status, type, message } = this
+    sendJson(response, status, { error: { type, message } })
+  }
+}
+
+/** Return the last event of a stream that fails. */
+export function toEvent(error: BackgroundError | AgentError, format: Format): string {
+  const { type, message } = error
+  if (format === 'events') return errorEvent(serialize({ error: { type, message } }))
+  const errorText = `${type}: ${message}`
+  const part = type === 'turn_stopped' ? { type: 'abort' } : { type: 'error', errorText }
+  return `data: ${serialize(part)}\n\n${DONE}`
+}
+
+/** Return the event of POST /invocations for an error; `body` is JSON. */
+export function errorEvent(body: string): string {
+  return `event: error\ndata: ${body}\n\n`
+}
+
+/** Send a JSON object. */
+export function sendJson(response: ServerResponse, status: number, body: object): void {
+  response.statusCode = status
+  response.setHeader('Content-Type', 'application/json')
+  response.setHeader('X-Content-Type-Options', 'nosniff')
+  response.end(serialize(body))
+}

@@ -1,0 +1,89 @@
+// Streams a recording to a reader, which never slows down the turn or other readers.
+
+import { once } from 'node:events'
+import type { OutgoingHttpHeaders, ServerResponse } from 'node:http'
+
+import { AgentError } from '../contract.ts'
+import { BackgroundError, toEvent } from './failures.ts'
+import type { Recording } from './recording.ts'
+import type { BackgroundSettings } from './settings.ts'
+
+/** The size of the events that a reader gets at once: a slow reader holds no more. */
+export const CHUNK_BYTES = 65_536
+const KEEP_ALIVE = ': keep-alive\n\n' // an SSE comment, sent because proxies close idle connections
+const LOST_NUMBER = 10 ** 15 - 1 // of `turn_lost`: the killed process may have sent unsaved events
+const EVENT_ID = /^([\w-]{16})\.(\d{1,15})$/ // turn id and number
+
+/** Return the number of the event after the event with this id, or 1 for another turn's id. */
+export function numberAfter(recording: Recording, eventId: string): number {
+  const [, turnId, number] = EVENT_ID.exec(eventId) ?? []
+  return turnId === recording.turnId ? Number(number) + 1 : 1
+}
+
+/**
+ * Throw an error if no reader can start at this number.
+ *
+ * Throws AgentError `rate_limited`, or BackgroundError `events_lost`.
+ */
+export function checkReader(recording: Recording, number: number, maxReaders: number): void {
+  if (recording.readers >= maxReaders) {
+    throw new AgentError('rate_limited', 'This turn has too many readers; retry later.')
+  }
+  if (number < recording.first) throw new BackgroundError('events_lost')
+}
+
+/** Send the events from this number on, until the turn ends or the client leaves. */
+export async function stream(
+  response: ServerResponse,
+  recording: Recording,
+  number: number,
+  headers: OutgoingHttpHeaders,
+  settings: BackgroundSettings,
+): Promise<void> {
+  const left = new AbortController()
+  const { signal } = left
+  response.once('close', () => left.abort())
+  response.writeHead(200, headers)
+  response.flushHeaders()
+  const silence = settings.keepAliveSeconds * 1000
+  let lastSent = performance.now()
+  const clock = setInterval(() => {
+    const now = performance.now()
+    const isExpired = now - recording.endedAt > settings.eventSeconds * 1000
+    if (isExpired) response.destroy() // it does not receive
+    if (now - lastSent < silence || response.writableNeedDrain) return
+    lastSent = now
+    response.write(KEEP_ALIVE)
+  }, silence / 10)
+  const { format } = recording
+  recording.readers++
+  try {
+    let next = number
+    while (!signal.aborted) {
+      const events = recording.read(next, CHUNK_BYTES)
+      if (!events) return void response.end(toEvent(new BackgroundError('events_lost'), format))
+      if (events.length === 0) {
+        if (recording.state !== 'running') break
+        await once(recording, 'change', { signal })
+        continue
+      }
+      const text = events.map((event, index) => withId(recording, event, next + index)).join('')
+      next += events.length
+      lastSent = performance.now()
+      if (!response.write(text)) await once(response, 'drain', { signal })
+    }
+    const { lost } = recording
+    if (lost && next <= LOST_NUMBER) response.write(withId(recording, lost, LOST_NUMBER))
+    response.end()
+  } catch (error) {
+    if (!signal.aborted) throw error
+  } finally {
+    recording.readers--
+    clearInterval(clock)
+  }
+}
+
+/** Return an event with its id; useChat needs no ids. */
+function withId({ turnId, format }: Recording, event: string, number: number): string {
+  return format === 'chat' ? event : `id: ${turnId}.${number}\n${event}`
+}

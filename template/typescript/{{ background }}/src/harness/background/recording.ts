@@ -1,0 +1,108 @@
+// The recorded events of a turn, for any number of readers.
+
+import { EventEmitter, once } from 'node:events'
+
+import type { Format } from './failures.ts'
+
+/** The session and the form of a recorded turn. */
+export interface Recorded {
+  readonly turnId: string
+  readonly sessionId: string
+  readonly actor: string | null
+  readonly format: Format
+}
+
+/**
+ * The events of a turn, numbered from 1. Emits `change` after each change.
+ *
+ * Above `maxBytes`, the oldest events are dropped, except the last event.
+ */
+export class Recording extends EventEmitter implements Recorded {
+  readonly turnId: string
+  readonly sessionId: string
+  readonly actor: string | null
+  readonly format: Format
+  /** `closed`: this process no longer serves the events, but another process may. */
+  state: 'running' | 'ended' | 'closed' = 'running'
+  /** The `performance.now()` of the end. */
+  endedAt = Infinity
+  /** The number of the first event that is available. */
+  first = 1
+  /** The size of the available events. */
+  bytes = 0
+  readers = 0
+  /** The last event, if the process that runs the turn has ended. */
+  lost: string | null = null
+  readonly #maxBytes: number
+  #events: string[] = []
+
+  constructor({ turnId, sessionId, actor, format }: Recorded, maxBytes: number) {
+    super()
+    this.setMaxListeners(0) // a listener for each reader
+    this.turnId = turnId
+    this.sessionId = sessionId
+    this.actor = actor
+    this.format = format
+    this.#maxBytes = maxBytes
+  }
+
+  /** The number of the last event, or 0. */
+  get last(): number {
+    return this.first + this.#events.length - 1
+  }
+
+  /** Add an event, such as `data: "text"\n\n`. */
+  append(event: string): void {
+    this.#events.push(event)
+    this.bytes += Buffer.byteLength(event)
+    let dropped = 0
+    while (this.bytes > this.#maxBytes && dropped < this.#events.length - 1) {
+      this.bytes -= Buffer.byteLength(this.#events[dropped]!)
+      dropped++
+    }
+    this.#events.splice(0, dropped)
+    this.first += dropped
+    this.emit('change')
+  }
+
+  /** Drop all events before this number; the recording continues with it. */
+  skipTo(number: number): void {
+    this.#events = []
+    this.bytes = 0
+    this.first = number
+  }
+
+  /** Set the final state. */
+  end(state: 'ended' | 'closed' = 'ended'): void {
+    this.state = state
+    this.endedAt = performance.now()
+    this.emit('change')
+  }
+
+  /** Mark the end of a turn whose process has ended; readers get this event after all others. */
+  lose(event: string): void {
+    this.lost = event
+    this.end()
+  }
+
+  /**
+   * Return the events from this number on, or undefined if the first of them was dropped.
+   *
+   * Returns at least one event if there is one, and about `maxBytes`.
+   */
+  read(number: number, maxBytes: number): string[] | undefined {
+    if (number < this.first) return undefined
+    const start = number - this.first
+    let end = start
+    for (let size = 0; end < this.#events.length && size < maxBytes; end++) {
+      size += Buffer.byteLength(this.#events[end]!)
+    }
+    return this.#events.slice(start, end)
+  }
+
+  /** Wait for the next change, for at most `seconds`. */
+  async wait(seconds: number): Promise<void> {
+    const signal = AbortSignal.timeout(seconds * 1000)
+    await once(this, 'change', { signal }).catch(() => {})
+  }
+}

@@ -1,0 +1,100 @@
+// Streams of useChat that continue without their page, and that another page can follow.
+
+import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http'
+
+import { Capability, type Routes } from '../capability.ts'
+import { checkIds, SESSION_HEADER } from '../contract.ts'
+import { checkAccess, pathOf, readActor, receive } from '../http/requests.ts'
+import { STREAM_HEADERS } from '../http/server.ts'
+import type { Handler, Modules } from '../modules.ts'
+import { Background } from './capability.ts'
+import { BackgroundError } from './failures.ts'
+import { checkReader, stream } from './readers.ts'
+import type { Recording } from './recording.ts'
+import type { BackgroundSettings } from './settings.ts'
+
+const NO_CONTENT = { 'Cache-Control': 'no-store' }
+const TURN_HEADER = 'X-Turn-Id' // of a stream: its turn continues without clients
+const HEADERS = {
+  ...STREAM_HEADERS,
+  'Cache-Control': 'no-cache, no-store',
+  'x-vercel-ai-ui-message-stream': 'v1',
+}
+
+/** Runs the turns of POST /api/chat without their page. */
+export class ChatStreams extends Capability<BackgroundSettings> {
+  readonly #background: Background
+
+  constructor(settings: BackgroundSettings, before: readonly Capability[], load: Modules) {
+    super(settings, before, load)
+    this.#background = before.find((capability) => capability instanceof Background)!
+  }
+
+  override wrap(app: RequestListener): RequestListener {
+    return async (request, response) => {
+      const isChat = request.method === 'POST' && pathOf(request) === '/api/chat'
+      if (isChat) await this.#post(app, request, response)
+      else await app(request, response)
+    }
+  }
+
+  override routes(): Routes {
+    const resume: Handler = async (request, response, runtime, { params }) => {
+      const sessionId = readId(response, params.id)
+      const actor = readActor(request, runtime)
+      const recording = await this.#findRunning(sessionId, actor)
+      if (!recording || recording.first > 1) return void response.writeHead(204, NO_CONTENT).end()
+      checkReader(recording, 1, this.settings.maxReaders)
+      await this.#stream(response, recording)
+    }
+
+    const stop: Handler = async (request, response, runtime, { params }) => {
+      const sessionId = readId(response, params.id)
+      await this.#background.stop(sessionId, readActor(request, runtime))
+      response.writeHead(204, NO_CONTENT).end()
+    }
+
+    const path = '/api/chat/{id}/stream'
+    return { [`GET ${path}`]: resume, [`DELETE ${path}`]: stop }
+  }
+
+  async #post(
+    app: RequestListener,
+    request: IncomingMessage,
+    response: ServerResponse,
+  ): Promise<void> {
+    const { runtime } = this.#background
+    response.setHeader('Cache-Control', 'no-store')
+    checkAccess(request, runtime)
+    const body = await runtime.turns.reading(() => receive(request, this.settings.maxBodyBytes))
+    const actor = readActor(request, runtime)
+    const detached = this.#background.detach(app, request, body, actor, 'chat')
+    void detached.begun.promise.then(() => {
+      if (detached.recording?.state === 'running') void this.#background.publish(detached)
+    })
+    const recording = await detached.recorded.promise
+    if (!recording) return detached.sendTo(response)
+    detached.copyHead(response)
+    await this.#stream(response, recording)
+  }
+
+  async #stream(response: ServerResponse, recording: Recording): Promise<void> {
+    const headers = { ...HEADERS, [TURN_HEADER]: recording.turnId }
+    await stream(response, recording, 1, headers, this.settings)
+  }
+
+  /** Return the recording of the running turn of a page. */
+  async #findRunning(sessionId: string, actor: string | null): Promise<Recording | undefined> {
+    const found = await this.#background.find(sessionId, actor).catch((error) => {
+      if (!(error instanceof BackgroundError)) throw error
+    })
+    return found?.state === 'running' && found.format === 'chat' ? found : undefined
+  }
+}
+
+function readId(response: ServerResponse, value = ''): string {
+  const id = value.replace(/^__(?=LOCALID_)/, '') // assistant-ui adds this prefix
+  checkIds(id, null)
+  response.setHeader(SESSION_HEADER, id)
+  return id
+}

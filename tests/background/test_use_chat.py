@@ -1,0 +1,129 @@
+"""Background turns of useChat, with the client of the AI SDK: resume, stop and two pages."""
+
+import json
+import threading
+import time
+from typing import Any
+
+from tests.conformance.client import ACTOR, Exchange
+from tests.conformance.provider import Provider
+from tests.conformance.server import Fleet, Server
+from tests.conformance.steps import Hold
+from tests.ui.chat_page import LOAD, RESUME, Page, send, texts, unique
+
+LEAVE = {"do": "leave"}
+
+
+def stream_of(page: Page) -> str:
+    return f"/api/chat/{page.id}/stream"
+
+
+def another(page: Page) -> Page:
+    """The same chat in another tab."""
+    tab = Page(page.server)
+    tab.id = page.id
+    return tab
+
+
+def parts_of(exchange: Exchange) -> list[Any]:
+    events = [it for it in exchange.reply().body.decode().split("\n\n") if it[:5] == "data:"]
+    assert events.pop() == "data: [DONE]"
+    return [json.loads(event.removeprefix("data: ")) for event in events]
+
+
+def test_a_page_leaves_and_another_resumes_the_turn(
+    server: Server, provider: Provider, gate: threading.Event
+) -> None:
+    page, text = Page(server), unique("Hello")
+    provider.script(text, ["Slow, ", Hold(gate), "but sure."])
+    page.act({**LEAVE, "text": text})
+    threading.Timer(0.5, gate.set).start()
+    (resumed,) = another(page).act(RESUME)
+    assert (resumed["status"], resumed["error"], resumed["isDone"]) == ("ready", None, True)
+    assert [part["text"] for part in resumed["read"]["parts"]] == ["Slow, but sure."]
+    assert resumed["parts"][0]["type"] == "start"
+    assert resumed["read"]["metadata"]["turn"] == 1
+    (loaded,) = another(page).act(LOAD)
+    assert texts(loaded["messages"]) == [text, "Slow, but sure."]
+    assert loaded["messages"][1]["id"] == resumed["read"]["id"]
+
+
+def test_without_a_running_turn_there_is_nothing_to_resume(server: Server) -> None:
+    page, text = Page(server), unique("Hello")
+    reply = server.get(stream_of(page))
+    assert (reply.status, reply.body) == (204, b"")
+    (sent,) = page.act(send(text))
+    assert sent["read"]["metadata"]["turn"] == 1
+    assert server.get(stream_of(page)).status == 204
+    (resumed,) = another(page).act(RESUME)
+    assert (resumed["status"], resumed["messages"]) == ("ready", [])
+
+
+def test_two_pages_see_the_same_parts(
+    server: Server, provider: Provider, gate: threading.Event
+) -> None:
+    page, text = Page(server), unique("Hello")
+    provider.script(text, ["Slow, ", Hold(gate), "but sure."])
+    page.act({**LEAVE, "text": text})
+    readers = [server.send(None, method="GET", path=stream_of(page)) for _ in range(2)]
+    for reader in readers:
+        assert reader.head().status == 200
+        assert reader.head().headers["X-Turn-Id"]
+        assert reader.head().headers["x-vercel-ai-ui-message-stream"] == "v1"
+        assert reader.head().headers["Content-Type"].startswith("text/event-stream")
+    gate.set()
+    first, second = map(parts_of, readers)
+    assert first == second
+    assert [part["type"] for part in first][-1] == "finish"
+
+
+def test_delete_stops_the_turn(server: Server, provider: Provider, gate: threading.Event) -> None:
+    page, text = Page(server), unique("Hello")
+    provider.script(text, ["Slow, ", Hold(gate), "but sure."])
+    page.act({**LEAVE, "text": text})
+    reader = server.send(None, method="GET", path=stream_of(page))
+    assert reader.head().status == 200
+    assert server.send(None, method="DELETE", path=stream_of(page)).reply().status == 204
+    assert parts_of(reader)[-1] == {"type": "abort"}
+    assert server.get(stream_of(page)).status == 204
+    assert page.history() == []
+    assert server.send(None, method="DELETE", path=stream_of(page)).reply().status == 204
+
+
+def test_another_actor_resumes_and_stops_nothing(
+    server: Server, provider: Provider, gate: threading.Event
+) -> None:
+    page, text = Page(server, {ACTOR: "ada"}), unique("Hello")
+    provider.script(text, ["Slow, ", Hold(gate), "but sure."])
+    page.act({**LEAVE, "text": text})
+    for method in ("GET", "DELETE"):
+        exchange = server.send(None, {ACTOR: "bob"}, method=method, path=stream_of(page))
+        assert exchange.reply().error == "session_forbidden"
+    gate.set()
+    while server.get(stream_of(page), {ACTOR: "ada"}).status == 200:
+        time.sleep(0.05)
+    assert texts(page.history()) == [text, "Slow, but sure."]
+
+
+def test_follow_says_where_to_follow_a_turn_of_use_chat(
+    server: Server, provider: Provider, gate: threading.Event
+) -> None:
+    page, text = Page(server), unique("Hello")
+    provider.script(text, ["Slow, ", Hold(gate), "but sure."])
+    page.act({**LEAVE, "text": text})
+    session = {"X-Amzn-Bedrock-AgentCore-Runtime-Session-Id": page.id}
+    reply = server.post({"follow": True}, session)
+    assert (reply.status, reply.error) == (409, "turn_elsewhere")
+    assert stream_of(page) in reply.json["error"]["message"]
+    assert server.post({"stop": True}, session).json["stopped"] is True
+    gate.set()
+
+
+def test_a_rejected_turn_of_use_chat_is_an_error(server: Server, fleet: Fleet) -> None:
+    page = Page(server)
+    body = {"id": page.id, "messages": []}
+    reply = server.send(body, path="/api/chat").reply()
+    assert (reply.status, reply.error) == (400, "invalid_request")
+    private = fleet.shared(API_TOKEN="secret-of-the-api")
+    assert private.send(body, path="/api/chat").reply().status == 401
+    assert private.get(stream_of(page)).status == 401
