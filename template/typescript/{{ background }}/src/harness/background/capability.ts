@@ -275,8 +275,8 @@ export class Background extends Capability<BackgroundSettings> {
       throw new BackgroundError('turn_elsewhere', message)
     }
     const number = numberAfter(recording, eventId)
-    const hasReadAll = number > 1 && number > recording.last
-    if (hasReadAll && recording.state !== 'running') {
+    const hasReadAll = number > 1 && number > recording.final
+    if (hasReadAll && recording.state === 'ended') {
       // So that an EventSource does not reconnect after the last event.
       response.writeHead(204).end()
       return

@@ -11,7 +11,6 @@ import type { BackgroundSettings } from './settings.ts'
 /** The size of the events that a reader gets at once: a slow reader holds no more. */
 export const CHUNK_BYTES = 65_536
 const KEEP_ALIVE = ': keep-alive\n\n' // an SSE comment, sent because proxies close idle connections
-const LOST_NUMBER = 10 ** 15 - 1 // of `turn_lost`: the killed process may have sent unsaved events
 const EVENT_ID = /^([\w-]{16})\.(\d{1,15})$/ // turn id and number
 
 /** Return the number of the event after the event with this id, or 1 for another turn's id. */
@@ -72,8 +71,8 @@ export async function stream(
       lastSent = performance.now()
       if (!response.write(text)) await once(response, 'drain', { signal })
     }
-    const { lost } = recording
-    if (lost && next <= LOST_NUMBER) response.write(withId(recording, lost, LOST_NUMBER))
+    const { lost, final } = recording
+    if (lost && next <= final) response.write(withId(recording, lost, final))
     response.end()
   } catch (error) {
     if (!signal.aborted) throw error

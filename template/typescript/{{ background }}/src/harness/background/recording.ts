@@ -4,6 +4,8 @@ import { EventEmitter, once } from 'node:events'
 
 import type { Format } from './failures.ts'
 
+const LOST_NUMBER = 10 ** 15 - 1 // of `turn_lost`: the killed process may have sent unsaved events
+
 /** The session and the form of a recorded turn. */
 export interface Recorded {
   readonly turnId: string
@@ -49,6 +51,11 @@ export class Recording extends EventEmitter implements Recorded {
   /** The number of the last event, or 0. */
   get last(): number {
     return this.first + this.#events.length - 1
+  }
+
+  /** The number of the last event of an ended turn, also if its process has ended. */
+  get final(): number {
+    return this.lost === null ? this.last : LOST_NUMBER
   }
 
   /** Add an event, such as `data: "text"\n\n`. */

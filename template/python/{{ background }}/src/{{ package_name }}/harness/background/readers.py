@@ -13,7 +13,6 @@ from ..sessions.session_store import InProcess
 from .recordings import Key, Recording, Recordings, format_error
 
 EVENT_ID = r"([A-Za-z0-9_-]{16})\.([0-9]{1,15})"
-LOST_NUMBER = 10**15 - 1  # of `turn_lost`: the killed process may have sent unsaved events
 TURN_HEADER = "X-Turn-Id"  # of a stream for useChat: its turn continues without clients
 CHUNK_BYTES = 65_536  # sent at once: a slow reader holds no more
 OF_CHAT = "This turn belongs to useChat: follow it with GET /api/chat/{}/stream."
@@ -47,8 +46,8 @@ class EventStream(StreamingResponse):
             if events:
                 yield b"".join(map(self._number, events))
             elif recording.is_ended:
-                if recording.lost and self._position < LOST_NUMBER:
-                    self._position = LOST_NUMBER - 1
+                if recording.lost and self._position < recording.final:
+                    self._position = recording.final - 1
                     yield self._number(recording.lost)
                 return
             elif not await recording.wait(self._seconds):
@@ -83,7 +82,7 @@ async def follow(
     match = re.fullmatch(EVENT_ID, last_id) if isinstance(last_id, str) else None
     if match and match[1] == recording.turn_id:
         position = int(match[2])
-        if recording.is_ended and position >= recording.last:
+        if recording.is_ended and position >= recording.final:
             return Response(status_code=204, headers={SESSION_HEADER: session_id})
     recording.read(position, 0)
     admit(recordings, recording)

@@ -30,6 +30,7 @@ ERRORS["turn_lost"] = (
 Format = Literal["events", "chat"]
 Key = tuple[str, str | None]  # the session id and the actor
 KEPT_TURNS = 16  # the ended turns of a process keep at most as many times MAX_EVENT_BYTES
+LOST_NUMBER = 10**15 - 1  # of `turn_lost`: the killed process may have sent unsaved events
 OVERHEAD = 1024  # bytes of a recording without events
 DONE = "data: [DONE]\n\n"
 
@@ -58,6 +59,11 @@ class Recording:
     def last(self) -> int:
         """The number of the last event."""
         return self.first + len(self._events) - 1
+
+    @property
+    def final(self) -> int:
+        """The number of the last event of an ended turn, also if its process has ended."""
+        return LOST_NUMBER if self.lost else self.last
 
     def append(self, event: bytes) -> None:
         """Add an event: its lines, and the empty line at their end."""

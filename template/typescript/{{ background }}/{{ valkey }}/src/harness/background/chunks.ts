@@ -37,9 +37,10 @@ export async function* readChunks(
       }
       next += events.length
       if (events.length > 0) continue
-      if (recording.state !== 'running') return
+      if (recording.state !== 'running') break
       await once(recording, 'change', { signal })
     }
+    if (recording.lost) parse(recording, recording.lost)
   } finally {
     recording.readers--
   }

@@ -27,6 +27,8 @@ async def read_chunks(recording: Recording) -> AsyncIterator[Chunk]:
                     yield chunk
             position += len(events)
             if not events and recording.is_ended:
+                if recording.lost:
+                    _parse(recording, recording.lost.decode())
                 return
             if not events:
                 await recording.wait(WAIT_SECONDS)
