@@ -136,9 +136,10 @@ deploy_stack() {
   if [ -n "$dry_run" ]; then
     run aws "$@"
   elif ! aws "$@"; then
-    reason=$(read_account 'does not exist' cloudformation describe-stack-events \
-      --stack-name "$name" --no-paginate --query "StackEvents[?ends_with(ResourceStatus, \
-'_FAILED') && !contains(ResourceStatusReason, 'cancelled')].ResourceStatusReason | [0]" || :)
+    failed="StackEvents[?ends_with(ResourceStatus, '_FAILED') && \
+!contains(ResourceStatusReason, 'cancelled')]"
+    reason=$(read_account 'does not exist' cloudformation describe-stack-events --no-paginate \
+      --stack-name "$name" --query "$failed.ResourceStatusReason | [0]" 2>/dev/null) || :
     fail "CloudFormation did not deploy the stack. ${reason:-Its message is above.} \
 Correct the cause, then run $script again."
   fi

@@ -1,0 +1,362 @@
+"""Effects happen once: after the commit, or in the turn with a recorded result."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+from unittest.mock import patch
+
+import ai
+import click
+import pytest
+from client import Client, Response, run
+from script import Fail, Reply, ToolCall, Wait
+
+from my_agent import agent
+from my_agent.harness.effects import Effect, Rejected, after_commit, once
+from my_agent.harness.effects.capability import Effects
+from my_agent.harness.effects.functions import FUNCTIONS
+from my_agent.harness.effects.outbox import Outbox, Outcome
+from my_agent.harness.sessions.sessions import Sessions
+
+PAY = ToolCall("pay", {"order": "7"})
+SEND = ToolCall("send", {"to": "ada"})
+TICKET = ToolCall("ticket", {"title": "Lamp"}, id="2")
+
+
+class Receiver:
+    """The calls that a receiver got, and the errors that its next calls raise."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, str]] = []  # tool and key
+        self.errors: list[Exception] = []
+        self.results: dict[str, str] = {}  # by key, for `reconcile`
+        self.has_reconcile = True
+
+    def get(self, name: str, effect: Effect) -> str:
+        self.calls.append((name, effect.key))
+        if self.errors:
+            raise self.errors.pop(0)
+        self.results[effect.key] = f"{name} {len(self.calls)}"
+        return self.results[effect.key]
+
+    def count(self, name: str) -> int:
+        return [tool for tool, _ in self.calls].count(name)
+
+    async def reconcile(self, key: str) -> str | None:
+        if not self.has_reconcile:
+            raise LookupError("the receiver is down")
+        return self.results.get(key)
+
+
+@pytest.fixture(autouse=True)
+def receiver() -> Iterator[Receiver]:
+    """Give the agent a payment, an e-mail and a ticket."""
+    receiver = Receiver()
+    with patch.object(agent, "TOOLS", make_tools(receiver)), patch.dict(FUNCTIONS):
+        yield receiver
+
+
+def make_tools(receiver: Receiver) -> list[Any]:
+    @ai.tool
+    @once(reconcile=receiver.reconcile)
+    async def pay(order: str, effect: Effect) -> str:
+        """Pay an order."""
+        return receiver.get("pay", effect)
+
+    @ai.tool
+    @after_commit
+    async def send(to: str, effect: Effect) -> str:
+        """Send an e-mail."""
+        return receiver.get("send", effect)
+
+    @ai.tool
+    @after_commit
+    async def ticket(title: str, effect: Effect) -> str:
+        """Open a ticket."""
+        return receiver.get("ticket", effect)
+
+    return [pay, send, ticket]
+
+
+def outbox_of(client: Client) -> Outbox:
+    return Effects.find(client.runtime.capabilities).outbox
+
+
+async def finish(client: Client) -> None:
+    """Wait until all effects have run and their outcomes are saved."""
+    outbox = outbox_of(client)
+    async with asyncio.timeout(30):
+        while tasks := [*outbox.workers.values(), *outbox.running.values()]:
+            await asyncio.wait(tasks)
+
+
+async def records_of(client: Client, session: str = "s") -> Any:
+    async with client.runtime.sessions.open_for_work(session) as opened:
+        return opened.records.get("effects", {})
+
+
+def restart(client: Client, *script: Any) -> Client:
+    """Return a new process with the sessions of a process that was killed."""
+    other = Client(*script)
+    sessions = Sessions(
+        other.runtime.settings, client.runtime.sessions.store, other.runtime.capabilities
+    )
+    other.runtime.sessions = sessions
+    outbox_of(other).sessions = sessions
+    return other
+
+
+async def say(client: Client, text: str = "Do it.", **options: Any) -> Response:
+    return await client.say(text, session="s", **options)
+
+
+# After the commit ------------------------------------------------------------------------------
+
+
+async def test_a_scheduled_call_runs_after_the_commit_and_the_next_turn_shows_its_result(
+    receiver: Receiver,
+) -> None:
+    client = Client(SEND, Reply("It will be sent."), Reply("It was sent."), Reply("Yes."))
+    assert (await say(client)).turn == 1
+    assert "Scheduled" in str(await client.runtime.sessions.store.load("s"))
+    await finish(client)
+    assert receiver.count("send") == 1
+    response = await say(client, headers={"Accept": "text/event-stream"})
+    assert 'event: data\ndata: {"name":"effect"' in response.text
+    assert '"status":"done","result":"send 1"' in response.text
+    stored = str(await client.runtime.sessions.store.load("s"))
+    assert "Done after the turn was saved: send 1" in stored
+    assert "Scheduled" not in stored
+    assert await records_of(client) == {}
+    await say(client)
+    await finish(client)
+    assert receiver.count("send") == 1
+
+
+async def test_a_failed_turn_schedules_nothing(receiver: Receiver) -> None:
+    client = Client(SEND, Fail(ValueError("broken")))
+    assert (await say(client)).error == "model_failed"
+    await finish(client)
+    assert receiver.calls == []
+
+
+async def test_calls_run_in_order_and_a_failed_call_is_retried(receiver: Receiver) -> None:
+    receiver.errors = [OSError("down"), OSError("down")]
+    client = Client([SEND, TICKET], Reply("Done."))
+    with patch("my_agent.harness.effects.outbox.FIRST_PAUSE", 0.001):
+        await say(client)
+        await finish(client)
+    assert [name for name, _ in receiver.calls] == ["send", "send", "send", "ticket"]
+    assert len({key for _, key in receiver.calls}) == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(Rejected("No such address."), "No such address."), (OSError(), "OSError")],
+)
+async def test_a_final_failure_is_shown_to_the_model(
+    receiver: Receiver, error: Exception, reason: str
+) -> None:
+    receiver.errors = [error]
+    client = Client(SEND, Reply("ok"), Reply("ok"), effect_retry_seconds=0)
+    await say(client)
+    await finish(client)
+    await say(client)
+    stored = str(await client.runtime.sessions.store.load("s"))
+    assert f"This failed after the turn was saved, and is not retried: {reason}" in stored
+    assert receiver.count("send") == 1
+
+
+async def test_another_process_continues_when_the_claim_has_ended(receiver: Receiver) -> None:
+    client = Client(SEND, Reply("ok"))
+    with patch.object(Outbox, "watch"):  # the process ends right after the commit
+        await say(client)
+    other = restart(client, Reply("ok"))
+    with patch.object(outbox_of(other), "_ended", {outbox_of(client).id}):
+        await say(other)
+        await finish(other)
+    assert receiver.count("send") == 1
+
+
+async def test_a_process_leaves_the_calls_that_another_process_has_claimed(
+    receiver: Receiver,
+) -> None:
+    client = Client(SEND, Reply("ok"))
+    with patch.object(Outbox, "watch"):
+        await say(client)
+    other = restart(client, Reply("ok"))
+    pause = await outbox_of(other).step("s")
+    assert pause is not None
+    assert pause > 0
+    assert receiver.calls == []
+
+
+async def test_a_fork_and_a_replaced_turn_have_no_effects(receiver: Receiver) -> None:
+    client = Client(SEND, Reply("ok"), Reply("ok"), Reply("ok"))
+    with patch.object(Outbox, "watch"):
+        await say(client)
+        await client.post({"fork": "copy", "at_turn": 1}, session="s")
+        await say(client, replace_turn=1)
+    for session in ("s", "copy"):
+        outbox_of(client).watch(session)
+    await finish(client)
+    assert receiver.calls == []
+
+
+async def test_a_call_waits_for_its_function(receiver: Receiver) -> None:
+    client = Client(SEND, Reply("ok"))
+    with patch.object(Outbox, "watch"):
+        await say(client)
+    function = FUNCTIONS.pop("send")
+    assert await outbox_of(client).step("s")
+    assert [call["status"] for call in (await records_of(client))["calls"]] == ["scheduled"]
+    FUNCTIONS["send"] = function
+    assert await outbox_of(client).step("s") == 0
+    assert receiver.count("send") == 1
+
+
+async def test_the_end_of_the_process_finishes_running_calls(receiver: Receiver) -> None:
+    client = Client(SEND, Reply("ok"))
+    await say(client)
+    await outbox_of(client).close(30)
+    assert receiver.count("send") == 1
+    [call] = (await records_of(client))["calls"]
+    assert call["status"] == "done"
+    assert call["arguments"] == {}
+
+
+# In the turn -----------------------------------------------------------------------------------
+
+
+async def test_a_repeated_turn_gets_the_recorded_result(receiver: Receiver) -> None:
+    client = Client(PAY, Fail(ValueError("broken")), PAY, Reply("Paid."))
+    assert (await say(client, key="k")).error == "model_failed"
+    assert (await say(client, key="k")).turn == 1
+    assert receiver.count("pay") == 1
+    assert client.model.requests[-1][-1] == "tool result"
+    assert "pay 1" in str(await client.runtime.sessions.store.load("s"))
+
+
+async def test_a_call_adds_two_saves_to_its_turn(receiver: Receiver) -> None:
+    client = Client(Reply("ok"), PAY, Reply("ok"))
+    store = client.runtime.sessions.store
+    with patch.object(store, "save", wraps=store.save) as save:
+        await say(client)
+        assert save.call_count == 1
+        await say(client)
+        assert save.call_count == 4
+
+
+async def test_two_calls_of_a_turn_are_two_effects(receiver: Receiver) -> None:
+    client = Client([PAY, ToolCall("pay", {"order": "7"}, id="2")], PAY, Reply("ok"))
+    assert (await say(client)).turn == 1
+    assert receiver.count("pay") == 3
+    assert len({key for _, key in receiver.calls}) == 3
+
+
+async def test_a_cancelled_turn_finishes_its_call(receiver: Receiver) -> None:
+    wait = Wait(asyncio.Event())
+    client = Client(PAY, [wait, Reply("ok")], PAY, Reply("ok"))
+    request = client.start("Do it.", session="s", key="k")
+    await wait.reached.wait()
+    request.leave()
+    await finish(client)
+    assert (await say(client, key="k")).turn == 1
+    assert receiver.count("pay") == 1
+
+
+async def test_an_error_is_reconciled(receiver: Receiver) -> None:
+    receiver.errors = [OSError("reset")]  # the receiver got nothing
+    client = Client(PAY, PAY, Reply("ok"))
+    assert (await say(client)).turn == 1
+    assert receiver.count("pay") == 2
+
+
+async def test_an_unknown_outcome_is_refused_until_a_person_settles_it(
+    receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    receiver.errors = [OSError("reset")]
+    receiver.has_reconcile = False
+    client = Client(PAY, PAY, Reply("ok"), PAY, Reply("ok"), PAY, Reply("ok"))
+    await say(client)
+    await say(client)
+    assert receiver.count("pay") == 1
+    [(_, key)] = receiver.calls
+    assert f"A person must settle effect {key}" in str(
+        await client.runtime.sessions.store.load("s")
+    )
+    assert f"effect {key} of pay: its outcome is unknown" in caplog.text
+    outbox_of(client).outcomes["s"][key] = Outcome("removed")
+    await outbox_of(client).save("s")
+    await say(client)
+    assert receiver.count("pay") == 2
+
+
+async def test_a_killed_process_leaves_a_call_to_reconcile(receiver: Receiver) -> None:
+    client = Client(PAY, Fail(ValueError("broken")), PAY, Reply("ok"))
+    with patch.object(Outbox, "_run_started", stop):  # killed before the call ran
+        await say(client, key="k")
+    other = restart(client, PAY, Reply("Later."), PAY, Reply("ok"))
+    await say(other, key="k1")
+    assert "may still be running" in str(await other.runtime.sessions.store.load("s"))
+    assert receiver.calls == []
+    with patch.object(outbox_of(other), "_ended", {outbox_of(client).id}):
+        await say(other, key="k")
+    assert receiver.count("pay") == 1
+
+
+async def stop(*_: Any) -> None:
+    raise OSError
+
+
+async def test_the_limits_refuse_a_call_and_drop_old_results(receiver: Receiver) -> None:
+    client = Client(
+        PAY, Reply("ok"), PAY, Reply("ok"), [SEND, TICKET, PAY], Reply("ok"), max_effects=2
+    )
+    for _ in range(2):
+        await say(client)
+    with patch.object(Outbox, "watch"):
+        await say(client)
+    calls = (await records_of(client))["calls"]
+    assert [call["tool"] for call in calls if call["status"] == "scheduled"] == ["send", "ticket"]
+    assert "pay did not run" in str(await client.runtime.sessions.store.load("s"))
+
+
+# Mistakes --------------------------------------------------------------------------------------
+
+
+def test_a_function_that_is_not_async_is_refused() -> None:
+    def refund(order: str) -> str:
+        return order
+
+    with pytest.raises(click.ClickException, match="refund is not async"):
+        after_commit(refund)  # type: ignore[arg-type]
+
+
+async def test_arguments_that_are_not_json_do_not_run(receiver: Receiver) -> None:
+    @ai.tool
+    @after_commit
+    async def weigh(kilos: float) -> str:
+        """Weigh."""
+        return str(kilos)
+
+    agent.TOOLS.append(weigh)
+    client = Client(ToolCall("weigh", '{"kilos": "NaN"}'), Reply("ok"))
+    await say(client)
+    assert "cannot be saved as JSON" in str(await client.runtime.sessions.store.load("s"))
+    assert await records_of(client) == {}
+
+
+async def test_logs_and_check_show_no_arguments(
+    receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    receiver.errors = [OSError("secret")]
+    client = Client(ToolCall("send", {"to": "secret"}), Reply("ok"), effect_retry_seconds=0)
+    await say(client)
+    await finish(client)
+    assert "effect send" in caplog.text
+    assert "secret" not in caplog.text
+
+
+def test_check_warns_without_a_session_store() -> None:
+    assert "a restart loses open effects" in run("check").output
