@@ -60,9 +60,7 @@ class EventStream(StreamingResponse):
         return f"id: {self._recording.turn_id}.{self._position}\n".encode() + event
 
 
-async def follow(
-    runtime: Runtime, recordings: Recordings, key: Key, last_id: object
-) -> Response:
+async def follow(runtime: Runtime, recordings: Recordings, key: Key, last_id: object) -> Response:
     """Return the events of the newest turn of a session and actor.
 
     `last_id` is the id of the last event that the client has received. After the last event of an
