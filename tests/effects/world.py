@@ -9,11 +9,12 @@ from uuid import uuid4
 
 from tests.conformance.chat import Chat
 from tests.conformance.client import JSON, KEY, Exchange, Reply
-from tests.conformance.steps import HANG, Call, Refuse
+from tests.conformance.steps import Call, Refuse
 from tests.effects.counter import CounterService
 from tests.stores.agents import Agents, Replica
 
 SETTINGS = {
+    "TURN_TIMEOUT_SECONDS": 20,
     "EFFECT_TIMEOUT_SECONDS": 2,
     "STORE_TIMEOUT_SECONDS": 5,
     "HISTORY_MESSAGES": 10_000,  # the tests look for the results that the model got
@@ -126,8 +127,6 @@ class Client:
         steps: list[Any] = [[step], ["Done."]]
         if fault == "the model fails":
             steps = [[step], [Refuse(500, stays=False)]]
-        elif fault == "the client leaves":
-            steps = [[step], [HANG]]
         chat.script(text, *steps)
         exchange = chat.send(body, key)
         self._disturb(exchange, at, fault)

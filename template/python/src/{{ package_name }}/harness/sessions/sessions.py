@@ -575,7 +575,8 @@ class Sessions:
             async with self._lock(session_id):
                 load = asyncio.create_task(self._load(session_id))
                 self._loads[session_id] = load
-                yield Session(self, session_id, actor, await load)
+                # Otherwise a client of a store can lose the cancellation of the turn.
+                yield Session(self, session_id, actor, await asyncio.shield(load))
         finally:
             self._turns[session_id] -= 1
             if not self._turns[session_id]:
