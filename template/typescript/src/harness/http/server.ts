@@ -297,7 +297,12 @@ function event(name: string, data: unknown): string {
   return `${name}data: ${serialize(data)}\n\n`
 }
 
-function send(response: ServerResponse, body: object, status = 200): void {
+/**
+ * Send a JSON object.
+ *
+ * @public
+ */
+export function send(response: ServerResponse, body: object, status = 200): void {
   response.statusCode = status
   response.setHeader('Content-Type', 'application/json')
   response.setHeader('X-Content-Type-Options', 'nosniff')

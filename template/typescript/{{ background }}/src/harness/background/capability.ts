@@ -7,12 +7,12 @@ import { Capability, type Routes } from '../capability.ts'
 import { AgentError, checkIds, SESSION_HEADER, SESSION_ID, type Turn } from '../contract.ts'
 import { checkAccess, parseJson, pathOf, readActor, readHeader } from '../http/requests.ts'
 import { receive } from '../http/requests.ts'
-import { STREAM_HEADERS } from '../http/server.ts'
+import { send, STREAM_HEADERS } from '../http/server.ts'
 import type { Handler, Modules, Runtime } from '../modules.ts'
 import { InProcess } from '../sessions/session_store.ts'
 import type { Session } from '../sessions/sessions.ts'
 import { Detached, DETACHED, repeatRequest } from './detached.ts'
-import { BackgroundError, type Format, sendJson } from './failures.ts'
+import { BackgroundError, type Format } from './failures.ts'
 import { checkReader, numberAfter, stream } from './readers.ts'
 import type { Recording } from './recording.ts'
 import { Recordings } from './recordings.ts'
@@ -242,7 +242,7 @@ export class Background extends Capability<BackgroundSettings> {
       return this.#follow(request, response, sessionId, actor, fields.last_event_id)
     }
     const stopped = await this.stop(sessionId, actor)
-    sendJson(response, 200, { session_id: sessionId, stopped })
+    send(response, { session_id: sessionId, stopped })
   }
 
   /** Answer when a background turn has begun. */
@@ -253,7 +253,7 @@ export class Background extends Capability<BackgroundSettings> {
     await this.publish(detached)
     const { sessionId, turnId } = recording
     response.setHeader(SESSION_HEADER, sessionId)
-    sendJson(response, 202, { session_id: sessionId, turn_id: turnId })
+    send(response, { session_id: sessionId, turn_id: turnId }, 202)
   }
 
   async #follow(

@@ -3,6 +3,7 @@
 import type { ServerResponse } from 'node:http'
 
 import type { AgentError } from '../contract.ts'
+import { send } from '../http/server.ts'
 import { serialize } from '../sessions/sessions.ts'
 
 const FAILURES = {
@@ -42,7 +43,7 @@ export class BackgroundError extends Error {
   /** Send the error as a response. */
   send(response: ServerResponse): void {
     const { status, type, message } = this
-    sendJson(response, status, { error: { type, message } })
+    send(response, { error: { type, message } }, status)
   }
 }
 
@@ -58,12 +59,4 @@ export function toEvent(error: BackgroundError | AgentError, format: Format): st
 /** Return the event of POST /invocations for an error; `body` is JSON. */
 export function errorEvent(body: string): string {
   return `event: error\ndata: ${body}\n\n`
-}
-
-/** Send a JSON object. */
-export function sendJson(response: ServerResponse, status: number, body: object): void {
-  response.statusCode = status
-  response.setHeader('Content-Type', 'application/json')
-  response.setHeader('X-Content-Type-Options', 'nosniff')
-  response.end(serialize(body))
 }
