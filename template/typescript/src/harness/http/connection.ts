@@ -31,7 +31,10 @@ export function createHttpServer(app: RequestListener, settings: CoreSettings): 
   const maxSockets = maxConnections(settings.maxTurns)
   return createServer(options, app)
     .on('clientError', refuse)
-    .on('connect', (_, socket) => refuse(new Error('CONNECT'), socket))
+    .on('connect', (_, socket) => {
+      socket.on('error', () => {}) // Node no longer handles it
+      refuse(new Error('CONNECT'), socket)
+    })
     .on('checkExpectation', app) // an unknown expectation is ignored
     .on('request', ({ socket }) => {
       if (sockets.delete(socket)) sockets.add(socket) // the most recently used socket is last
