@@ -38,7 +38,11 @@ export function segmentOf(sessionId: string): string {
   return encodeURIComponent(sessionId).replace(/[!'()*]/g, escape)
 }
 
-/** Return the session id of a segment, or null if the segment is not from `segmentOf`. */
+/**
+ * Return the session id of a segment, or null if the segment is not from `segmentOf`.
+ *
+ * @public
+ */
 export function sessionOf(segment: string): string | null {
   const byte = (_: string, code: string) => String.fromCharCode(parseInt(code, 16))
   const sessionId = segment.replace(/%([0-9A-F]{2})/g, byte)
