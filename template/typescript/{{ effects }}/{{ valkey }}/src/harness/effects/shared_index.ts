@@ -137,7 +137,7 @@ export class EffectIndex extends Capability<EffectSettings> implements Index {
   /** Return the result of a script, or undefined if the store failed. */
   async #evaluate(script: string, key: string, ...values: (string | number)[]): Promise<unknown> {
     try {
-      return await this.#store?.evaluate(script, key, ...values)
+      return await this.#store?.evaluate(script, [key], ...values)
     } catch (error) {
       if (!(error instanceof StoreUnavailable)) throw error
       log('WARNING', `the index of effects failed: ${error.message}`)

@@ -127,7 +127,7 @@ class EffectIndex(Capability):
         """Return the result of a script, or None if the store failed."""
         assert self.store
         # The client of Valkey can lose the cancellation of a task that connects.
-        call = asyncio.create_task(self.store.evaluate(script, key, *values))
+        call = asyncio.create_task(self.store.evaluate(script, [key], *values))
         try:
             return await asyncio.shield(call)
         except StoreUnavailable as error:
