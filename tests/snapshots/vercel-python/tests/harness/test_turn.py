@@ -1,6 +1,8 @@
 """A turn is a transaction: it commits, or the session stays unchanged."""
 
 import asyncio
+from contextlib import suppress
+from unittest.mock import patch
 
 import pytest
 from client import Client
@@ -117,6 +119,23 @@ async def test_a_disconnect_frees_a_place_in_the_queue() -> None:
     assert (await next.response()).turn == 2
     assert client.model.requests[-1] == ["user: First", "assistant: one", "user: Third"]
     assert not client.runtime.sessions._locks
+
+
+async def test_a_disconnect_ends_a_turn_even_if_the_store_ignores_it() -> None:
+    client = Client(Reply("ok"))
+    loading = asyncio.Event()
+
+    async def load(session_id: str) -> None:
+        loading.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+
+    with patch.object(client.runtime.sessions.store, "load", load):
+        request = client.start(session="s")
+        await loading.wait()
+        request.leave()
+        assert (await request.response()).error == "draining"
+    assert client.model.requests == []
 
 
 async def test_the_time_limit_excludes_the_queue() -> None:
