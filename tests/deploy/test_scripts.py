@@ -103,7 +103,13 @@ def test_shellcheck_finds_nothing_in_the_scripts(name: str) -> None:
 
 @needs_zip
 @pytest.mark.slow
-@pytest.mark.parametrize("name", RENDERS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.full] if index % 2 else [])
+        for index, name in enumerate(RENDERS)
+    ],
+)
 def test_one_command_deploys_and_another_deletes(
     name: str, account: Account, tmp_path: Path
 ) -> None:

@@ -23,9 +23,7 @@ FULL = (pytest.mark.slow, pytest.mark.full)
 AGENTS = Path(__file__).with_name("agents")
 SHORT = {
     ("strands-python", "valkey"),
-    ("strands-typescript", "custom-rest"),
-    ("vercel-python", "custom-rest"),
-    ("vercel-typescript", "valkey"),
+    ("vercel-typescript", "custom-rest"),
 }
 STORES = ("valkey", "s3", "custom-rest")
 
