@@ -380,6 +380,7 @@ export class Session {
   async #loadRecords(): Promise<boolean> {
     const stored = await this.sessions.store.load(this.id).catch(() => null)
     if (!stored?.snapshot || !this.stored?.snapshot) return false
+    if (stored.revision === this.stored.revision) return false // no other process saved
     const latest = JSON.parse(stored.snapshot) as Snapshot
     const known = JSON.parse(this.stored.snapshot) as Snapshot
     const records = latest.app_data.records ?? {}

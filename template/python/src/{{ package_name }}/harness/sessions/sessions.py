@@ -335,6 +335,8 @@ class Session:
             return False
         if not stored or not stored.snapshot or not self._stored or not self._stored.snapshot:
             return False
+        if stored.revision == self._stored.revision:  # no other process saved
+            return False
         latest = json.loads(stored.snapshot)
         known = json.loads(self._stored.snapshot)
         records = latest["app_data"].pop("records", {})
