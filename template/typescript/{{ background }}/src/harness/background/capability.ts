@@ -195,6 +195,13 @@ export class Background extends Capability<BackgroundSettings> {
     return own.length > 0
   }
 
+  /** Cancel the turn of a recording, if it runs in this process. */
+  stopTurn(recording: Recording): void {
+    for (const detached of this.#running.keys()) {
+      if (detached.recording === recording) detached.stop()
+    }
+  }
+
   /** Return the newest recording of all replicas; if the store fails, that of this process. */
   async #findShared(
     shared: SharedRecordings,
@@ -205,7 +212,7 @@ export class Background extends Capability<BackgroundSettings> {
     try {
       return (await shared.find(sessionId, actor)) ?? local
     } catch (error) {
-      if (local && error instanceof AgentError && error.type !== 'session_forbidden') return local
+      if (local && error instanceof AgentError && error.type === 'store_unavailable') return local
       throw error
     }
   }

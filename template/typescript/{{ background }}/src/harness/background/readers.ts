@@ -41,6 +41,7 @@ export async function stream(
 ): Promise<void> {
   const left = new AbortController()
   const { signal } = left
+  if (response.destroyed) return // the client left while the recording was found
   response.once('close', () => left.abort())
   response.writeHead(200, headers)
   response.flushHeaders()

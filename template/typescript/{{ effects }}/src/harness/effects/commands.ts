@@ -110,7 +110,13 @@ async function run(app: App<EffectSettings>, ids: string[]): Promise<void> {
     const sessions: string[] = []
     for await (const [id] of snapshots(outbox.sessions, ids)) {
       let pause: number | null = 0
-      while (pause === 0) pause = await outbox.step(id)
+      try {
+        while (pause === 0) pause = await outbox.step(id)
+      } catch (error) {
+        if (!(error instanceof AgentError)) throw error
+        // The other sessions must not wait for this one.
+        console.error(`session ${id}: ${error.detail || error.message}`)
+      }
       if (pause !== null) sessions.push(id)
     }
     return sessions
@@ -189,13 +195,12 @@ async function withOutbox<T>(
     if (!store || store instanceof InProcess) continue
     outbox.sessions = new Sessions(settings, store, [own])
     try {
-      const result = await use(outbox)
-      await own.close()
-      return result
+      return await use(outbox)
     } catch (error) {
       if (!(error instanceof AgentError)) throw error
       throw new CommandError(error.detail || error.message)
     } finally {
+      await own.close()
       await capability.close?.()
     }
   }

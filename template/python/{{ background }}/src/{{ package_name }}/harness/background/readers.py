@@ -116,7 +116,7 @@ async def find(recordings: Recordings, key: Key) -> Recording | None:
     try:
         return await recordings.shared.newest(key) or recording
     except AgentError as error:
-        if recording is None or error.type == "session_forbidden":
+        if recording is None or error.type != "store_unavailable":
             raise
         return recording
 

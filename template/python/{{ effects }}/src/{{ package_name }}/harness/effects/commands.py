@@ -114,8 +114,11 @@ async def _run_all(outbox: Any, ids: Iterable[str]) -> list[str]:
     remaining = list[str]()
     async for id, _ in _snapshots(outbox.sessions, ids):
         pause = 0
-        while pause == 0:
-            pause = await outbox.step(id)
+        try:
+            while pause == 0:
+                pause = await outbox.step(id)
+        except AgentError as error:  # the other sessions must not wait for this one
+            click.echo(f"session {id}: {error.detail or error}", err=True)
         if pause is not None:
             remaining.append(id)
     return remaining
@@ -186,9 +189,8 @@ async def _use_store(use: Use, own: Any, capabilities: list[Capability], ids: It
         if store is not None and not isinstance(store, InProcess):
             own.outbox.sessions = Sessions(settings, store, [own])
             try:
-                result = await use(own.outbox, ids)
-                await own.close()
-                return result
+                return await use(own.outbox, ids)
             finally:
+                await own.close()
                 await capability.close()
     raise click.ClickException(NO_STORE)

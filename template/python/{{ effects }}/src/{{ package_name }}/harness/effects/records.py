@@ -46,7 +46,7 @@ class Call(BaseModel):
     @property
     def size(self) -> int:
         """The number of bytes that count against MAX_EFFECT_BYTES."""
-        return len(canonical([self.arguments, self.result]).encode())
+        return len(canonical([self.arguments, self.result]).encode(errors="replace"))
 
 
 class Section(BaseModel):

@@ -236,7 +236,7 @@ export class SharedRecordings extends Capability<BackgroundSettings> implements 
       published()
       isNew = false
       failedAt = null
-      if (isStopped) this.#background.stopHere(sessionId, actor)
+      if (isStopped) this.#background.stopTurn(recording)
       if (last < 0 || (isEnded && last >= number)) return
       written = last
       const isIdle = recording.last === written && recording.state === 'running'
@@ -266,7 +266,10 @@ export class SharedRecordings extends Capability<BackgroundSettings> implements 
     let leasedAt = usedAt
     let isLoaded = false
     try {
-      while (recording.state === 'running' && performance.now() - usedAt < IDLE_SECONDS * 1000) {
+      const isUsed = () => {
+        return recording.readers > 0 || performance.now() - usedAt < IDLE_SECONDS * 1000
+      }
+      while (recording.state === 'running' && isUsed()) {
         const [events, hasLease] = await this.#readPage(keys, recording.last).catch((error) => {
           if (!isLoaded) throw error
           return [[], true] as const // without an answer, the turn is not lost

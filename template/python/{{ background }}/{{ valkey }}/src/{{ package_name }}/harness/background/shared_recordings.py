@@ -230,7 +230,7 @@ class SharedRecordings(Capability):
             is_new = False
             failed_at = 0
             if is_stopped:
-                self._recordings.stop(key)
+                turn.stopping.set()
             if last < 0 or (is_ended and last >= written + len(events)):
                 return
             written = last
@@ -245,7 +245,9 @@ class SharedRecordings(Capability):
         used_at = time.monotonic()
         leased_at = used_at
         try:
-            while not recording.is_ended and time.monotonic() - used_at < IDLE_SECONDS:
+            while not recording.is_ended and (
+                recording.readers or time.monotonic() - used_at < IDLE_SECONDS
+            ):
                 try:
                     events, has_lease = await self._evaluate(READ, keys, recording.last, PAGE)
                 except AgentError as error:

@@ -14,6 +14,7 @@ from typing import Any, cast
 from ..capability import Capability, Runtime
 from ..collections.session_backend import ValkeyConfig
 from ..contract import AgentError
+from ..log import log_unexpected
 from ..modules import LoadModules
 from ..settings import CoreSettings
 from ..store.base import StoreUnavailable
@@ -96,11 +97,18 @@ class EffectIndex(Capability):
     async def _poll(self) -> None:
         while True:
             await asyncio.sleep(POLL_SECONDS)
-            await self._renew()
-            now = time.time()
-            score = round(now + AGAIN_SECONDS, 3)
-            for id in await self._evaluate(TAKE, self._key, now, score, BATCH) or []:
-                await self._look_at(id.decode(), score)
+            try:
+                await self._look()
+            except Exception as error:  # noqa: BLE001 (a session must not stop the others)
+                log_unexpected(error)
+
+    async def _look(self) -> None:
+        """Tell others that this process runs, and continue the effects of some sessions."""
+        await self._renew()
+        now = time.time()
+        score = round(now + AGAIN_SECONDS, 3)
+        for id in await self._evaluate(TAKE, self._key, now, score, BATCH) or []:
+            await self._look_at(id.decode(), score)
 
     async def _look_at(self, session_id: str, score: float) -> None:
         """Continue the effects of a session, or remove it if no turn can still schedule some."""
