@@ -266,8 +266,14 @@ class Conversation {
     const known = agent
     // In this order, a turn that ends in between is not missed.
     const stream = await openStream(this.session)
-    const messages = await this.readTurns()
-    if (agent !== known) return this.reload() // the user has entered the token
+    const messages = await this.readTurns().catch((error) => {
+      stream?.stop.abort()
+      throw error
+    })
+    if (agent !== known) {
+      stream?.stop.abort()
+      return this.reload() // the user has entered the token
+    }
     if (stream) return this.resume(stream, messages)
     this.show(messages)
     if (this.session.running) this.save({ running: undefined })
@@ -867,7 +873,10 @@ async function checkRunning() {
     if (!session.running || conversations.has(session.id)) continue
     const stream = await openStream(session).catch(() => undefined)
     stream?.stop.abort()
-    if (stream === null) saveSession({ ...session, running: undefined })
+    // Another tab may have changed the session since.
+    const latest = readSessions().find(({ id }) => id === session.id)
+    const isSame = latest?.running?.id === session.running.id && !conversations.has(session.id)
+    if (stream === null && isSame) saveSession({ ...latest, running: undefined })
   }
 }
 
