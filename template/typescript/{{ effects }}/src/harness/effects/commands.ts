@@ -114,7 +114,7 @@ async function run(app: App<EffectSettings>, ids: string[]): Promise<void> {
         while (pause === 0) pause = await outbox.step(id)
       } catch (error) {
         if (!(error instanceof AgentError)) throw error
-        // The other sessions must not wait for this one.
+        // The next session does not depend on it.
         console.error(`session ${id}: ${error.detail || error.message}`)
       }
       if (pause !== null) sessions.push(id)

@@ -117,7 +117,7 @@ async def _run_all(outbox: Any, ids: Iterable[str]) -> list[str]:
         try:
             while pause == 0:
                 pause = await outbox.step(id)
-        except AgentError as error:  # the other sessions must not wait for this one
+        except AgentError as error:  # the next session does not depend on it
             click.echo(f"session {id}: {error.detail or error}", err=True)
         if pause is not None:
             remaining.append(id)
