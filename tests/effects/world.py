@@ -95,6 +95,12 @@ class World:
         self.chat(random.randrange(2), session).say("Hello.", headers=JSON)
 
 
+def has_called(chat: Chat, text: str, name: str) -> bool:
+    """Whether the model has made the call: a late request of a killed process may take the step."""
+    last = [call for call in chat.calls(text) if call.outcome == "finished"][-1]
+    return any(entry[0] == "call" and entry[2] == {"name": name} for entry in chat.history(last))
+
+
 def environment() -> dict[str, str]:
     return {name: str(value) for name, value in SETTINGS.items()}
 
@@ -148,7 +154,7 @@ class Client:
         later = [row for row in self.committed if row[0] >= number]
         self.replaced |= {row[2] for row in later}
         self.committed = [row for row in self.committed if row[0] < number]
-        if name not in self.denied:
+        if name not in self.denied and has_called(chat, text, name):
             self.committed.append((number, tool, name))
 
     def _answer(self, chat: Chat, reply: Reply, name: str, key: dict[str, str]) -> Reply:
