@@ -13,7 +13,7 @@ import { type CoreSettings, isLoopback, splitList } from '../settings.ts'
 
 const LOOPBACK_ADDRESS = /^(https?:\/\/)?(localhost|127(\.\d+){3}|\[::1\])(:\d+)?$/i
 const IP_ADDRESS = /^(\d+(\.\d+){3}|\[[\da-f:.]+\])(:\d+)?$/i
-const EXCLUDES = /;\s*q\s*=\s*0(\.0*)?\s*(;|$)/
+const EXCLUDES = /;\s*q\s*=\s*0(\.0*)?\s*(;|$)/ // in a media range of Accept
 
 /** Return the value of the first of these headers that the request has, or null. */
 export function readHeader(request: IncomingMessage, ...names: string[]): string | null {

@@ -59,7 +59,9 @@ class Connection(HttpToolsProtocol):
     max_connections: int
     # Bytes that the app does not count: unparsed, or around the body.
     overhead = trailer_bytes = 0
-    is_refused = is_large = is_in_body = False
+    is_refused = False
+    is_large = False  # the head or the trailers
+    is_in_body = False
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         # Without TCP_NODELAY, responses wait for an ACK; asyncio sets it only on its own sockets.

@@ -22,9 +22,7 @@ from .multipart import FORM_TYPE, is_form, label, read_form
 log = logging.getLogger(__name__)
 LOOPBACK_ADDRESS = r"(https?://)?(localhost|127(\.\d+){3}|\[::1\])(:\d+)?"
 IP_ADDRESS = r"(\d+(\.\d+){3}|\[[\da-f:.]+\])(:\d+)?"
-
-
-EXCLUDES = r";\s*q\s*=\s*0(\.0*)?\s*(;|$)"
+EXCLUDES = r";\s*q\s*=\s*0(\.0*)?\s*(;|$)"  # in a media range of Accept
 MAX_LEVELS = 64  # of nesting in JSON
 TO_SQUARE = bytes.maketrans(b"{}", b"[]")
 NO_BRACKETS = bytes({*range(256)} - {*b"[]{}"})

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from ..capability import App, Capability
-from ..contract import SESSION_ID, AgentError
+from ..contract import ERRORS, SESSION_ID, AgentError
 from ..sessions.session_store import InProcess
 from ..sessions.sessions import Sessions
 from ..settings import CoreSettings
@@ -179,7 +179,7 @@ def _run(use: Use, ids: Iterable[str], *, loads_tools: bool = False) -> Any:
 
 def _check_id(id: str) -> None:
     if not re.fullmatch(SESSION_ID, id):
-        raise click.BadParameter(f"A session id must match {SESSION_ID}.")
+        raise click.BadParameter(ERRORS["invalid_session_id"][1])
 
 
 async def _use_store(use: Use, own: Any, capabilities: list[Capability], ids: Iterable[str]) -> Any:
