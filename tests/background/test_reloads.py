@@ -22,10 +22,10 @@ from tests.conformance.server import Fleet
 from tests.conformance.steps import Drip, Hold, Part
 from tests.conformance.targets import Target
 from tests.installed import NODE, packages
+from tests.ui.browser import PATIENCE
 from tests.ui.chat_page import texts, unique
 from tests.ui.test_chat_route import ASSISTANT
 from tests.ui.test_readme_page import page_of
-from tests.ui.visitor import PATIENCE
 
 PACKAGES = {
     **ASSISTANT,

@@ -169,7 +169,7 @@ def test_reasoning_is_dim_and_above_the_reply(talk: Talk, provider: Provider) ->
     assert " ".join(lines) == f"I **wonder**. So {words}It is two."
     assert re.search(rf"\x1b\[2mI \*\*wonder\*\*\.{OFF}\r\n", chat.seen)
     between = re.search(
-        rf"several ?{OFF}(\r\n(?:(?!several).)*)It is \x1b\[1mtwo{OFF}", chat.seen, re.DOTALL
+        rf"several ?{OFF}(\r\n(?:(?!several).)*?)It is \x1b\[1mtwo{OFF}", chat.seen, re.DOTALL
     )
     assert between, chat.seen
     assert between[1].count("\r\n") == 2, "a blank line"

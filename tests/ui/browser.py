@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
-from playwright.sync_api import Browser, Playwright
+from playwright.sync_api import Browser, Playwright, expect
 
 from tests.installed import NODE, clean_environment, packages
 
+PATIENCE = 60_000  # milliseconds
 # It is made for AWS Lambda, so its libraries and fonts come along.
 BUILD = {"@sparticuz/chromium": "153.0.0"}
 UNPACK = "await (await import('@sparticuz/chromium')).default.executablePath()"
@@ -29,6 +30,7 @@ os.environ.setdefault("PLAYWRIGHT_NODEJS_PATH", str(NODE))
 
 def launch(playwright: Playwright, **environment: str) -> Browser:
     """Start Chromium, headless. Where there is none, skip the test, but never in CI."""
+    expect.set_options(timeout=PATIENCE)
     path, libraries = find(playwright)
     return playwright.chromium.launch(
         executable_path=path,

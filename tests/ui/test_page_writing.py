@@ -154,6 +154,7 @@ def test_another_tab_has_tokens_and_times_and_the_wait_counts_for_no_tool(
     waiting: Waiting,
 ) -> None:
     page, visitor = waiting.page, waiting.visitor
+    begun = time.monotonic()
     waiting.ask(order())
     page.reload()
     approve = page.get_by_role("button", name="Approve")
@@ -162,12 +163,13 @@ def test_another_tab_has_tokens_and_times_and_the_wait_counts_for_no_tool(
     approve.click()
     assert page.evaluate(FOCUSED) == "summary"
     visitor.committed(1)
-    took = re.fullmatch(
-        r"done · (\d+) ms|done · ([012]\.\d) s", page.locator(".state").inner_text()
-    )
-    assert took, page.locator(".state").inner_text()
+    elapsed = time.monotonic() - begun
+    state = page.locator(".state").inner_text()
+    took = re.fullmatch(r"done · (?:(\d+) ms|(\d+\.\d) s)", state)
+    assert took, state
+    assert int(took[1] or 0) / 1000 + float(took[2] or 0) <= elapsed - 3
     shown = page.locator(".outcome, .state")
     other = visitor.context.new_page()
     other.goto(page.url)
-    expect(other.locator(".outcome, .state")).to_have_text(shown.all_inner_texts(), timeout=5000)
+    expect(other.locator(".outcome, .state")).to_have_text(shown.all_inner_texts())
     assert "tokens in" in shown.last.inner_text()

@@ -10,10 +10,10 @@ from tests.conformance.client import ACTOR
 from tests.conformance.provider import Provider
 from tests.conformance.server import Server
 from tests.conformance.steps import Step
+from tests.ui.browser import PATIENCE
 
 WATCH = """addEventListener('securitypolicyviolation', ({violatedDirective, blockedURI}) =>
     console.error(`policy: ${violatedDirective} ${blockedURI}`))"""
-PATIENCE = 15_000  # milliseconds
 
 
 class Visitor:
