@@ -11,6 +11,7 @@ from tests.conformance.chat import Chat, echoed
 from tests.conformance.client import JSON
 from tests.conformance.provider import Provider
 from tests.conformance.steps import Call
+from tests.conformance.targets import TARGETS
 from tests.stores.agents import CHECKPOINTS, Agents, Home, assert_clean, command, with_limit
 from tests.stores.forks import start
 from tests.stores.servers import wait_for
@@ -153,6 +154,25 @@ def test_a_copy_follows_its_session_until_it_is_continued(
     assert said == f"Error: session {one.session} was not copied: it is unreadable"
     said = run(home, two.session, "--to", "others")
     assert "1 session continued in the other store, so not overwritten: " in said.splitlines()[1]
+
+
+@pytest.mark.stores("valkey")
+@pytest.mark.one_each
+def test_both_languages_recognize_a_copy(agents: Agents, provider: Provider) -> None:
+    home = agents.home()
+    chat = Chat(agents.fresh(home).server, provider)
+    assert chat.say("Grüße 😀", headers=JSON).turn == 1
+    value = home.store.snapshot(chat.session)
+    numbers = [0, -1, 1.0, 0.1, 1e-7, 1e16, 1e21, 2**53, 5e-324]
+    names = ["10", "9", "\ue000", "😀", "a\u2028\x1f\x7f", "__proto__"]
+    value["app_data"]["records"] = {"own": {"numbers": numbers, **dict.fromkeys(names)}}
+    home.store.write(chat.session, json.dumps(value).encode())
+    assert run(home, "--to", "./kept") == "1 session copied, 0 unchanged."
+    framework, _, language = home.target.name.partition("-")
+    other = "python" if language == "typescript" else "typescript"
+    home.target = next(it for it in TARGETS if it.name == f"{framework}-{other}")
+    home.bring(home.store.name)
+    assert run(home, "--to", "./kept") == "0 sessions copied, 1 unchanged."
 
 
 @pytest.mark.stores("valkey", "s3")

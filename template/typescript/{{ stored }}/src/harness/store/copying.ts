@@ -166,15 +166,31 @@ function hasOpenWork(snapshot: string): boolean {
   return Object.values(records).some((record) => 'open' in record && record.open)
 }
 
-/** Return a digest of the fields that a store returns unchanged. Throws if they are missing. */
+/**
+ * Return a digest of the fields that a store returns unchanged, equal in all languages.
+ *
+ * Throws if they are missing.
+ */
 function sealOf({ created_at, data, app_data }: any): string {
   if (Array.isArray(app_data)) throw new TypeError('not of a session')
   const { [SEAL]: _, ...fields } = app_data
-  const parts = JSON.stringify([created_at, data.messages.slice(), fields], (_name, part) => {
-    const isMapping = typeof part === 'object' && part !== null && !Array.isArray(part)
-    if (!isMapping) return part
-    const sorted = Object.entries(part).toSorted(([a], [b]) => (a < b ? -1 : 1))
-    return Object.fromEntries(sorted)
-  })
+  const parts = JSON.stringify(portable([created_at, data.messages.slice(), fields]))
   return createHash('sha256').update(parts).digest('hex')
+}
+
+/**
+ * Return JSON that all languages write in the same way.
+ *
+ * Numbers become their bytes, and mappings become pairs, sorted by UTF-16 code units.
+ */
+function portable(value: unknown): unknown {
+  if (typeof value === 'number') {
+    const bytes = Buffer.alloc(8)
+    bytes.writeDoubleBE(value)
+    return bytes.toString('hex')
+  }
+  if (Array.isArray(value)) return value.map(portable)
+  if (typeof value !== 'object' || value === null) return value
+  const sorted = Object.entries(value).toSorted(([a], [b]) => (a < b ? -1 : 1))
+  return sorted.map(([name, part]) => [name, portable(part)])
 }

@@ -6,6 +6,7 @@ A later run therefore replaces copies with an intact seal, and leaves all other 
 
 import asyncio
 import json
+import struct
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -112,7 +113,7 @@ def _is_copy(snapshot: bytes) -> bool:
     value = parse(snapshot)
     try:
         return bool(value["app_data"].pop(SEAL, None) == _seal_of(value))
-    except (TypeError, KeyError, AttributeError):
+    except (TypeError, KeyError, AttributeError, OverflowError):
         return False
 
 
@@ -122,7 +123,7 @@ def _sealed(snapshot: bytes) -> bytes | None:
     try:
         value["app_data"].pop(SEAL, None)
         value["app_data"][SEAL] = _seal_of(value)
-    except (TypeError, KeyError, AttributeError):
+    except (TypeError, KeyError, AttributeError, OverflowError):
         return None
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
 
@@ -134,6 +135,22 @@ def _has_open_work(snapshot: bytes) -> bool:
 
 
 def _seal_of(value: Any) -> str:
-    """Return a digest of the fields that a store returns unchanged."""
+    """Return a digest of the fields that a store returns unchanged, equal in all languages."""
     parts = [value.get("created_at"), value["data"]["messages"], value["app_data"]]
-    return sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    text = json.dumps(_portable(parts), ensure_ascii=False, separators=(",", ":"))
+    return sha256(text.encode("utf-8", "replace")).hexdigest()
+
+
+def _portable(value: Any) -> Any:
+    """Return JSON that all languages write in the same way.
+
+    Numbers become their bytes, and mappings become pairs, sorted by UTF-16 code units.
+    """
+    if isinstance(value, dict):
+        names = sorted(value, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
+        return [[name, _portable(value[name])] for name in names]
+    if isinstance(value, list):
+        return [*map(_portable, value)]
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return struct.pack(">d", value).hex()
+    return value
