@@ -3,6 +3,9 @@
 import re
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from itertools import combinations
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -182,15 +185,16 @@ def check_answers_file(template: Template) -> Iterator[Finding]:
 
 def check_layers(template: Template) -> Iterator[Finding]:
     """Report two files with the same path in a render, and files that no render uses."""
-    used: set[PurePosixPath] = set()
-    clashes: dict[tuple[PurePosixPath, PurePosixPath], str] = {}
-    for answers in template.combinations:
-        first: dict[str, PurePosixPath] = {}
-        for path, target in template.targets(answers).items():
-            used.add(path)
+    used = {path for path, places in template.targets.items() if places}
+    at = dict[str, list[tuple[PurePosixPath, str, int]]]()
+    for path, places in template.targets.items():
+        for target, answers in places.items():
             # On Windows and macOS, paths that differ only in case are the same file.
-            other = first.setdefault(target.lower(), path)
-            if other != path:
+            at.setdefault(target.lower(), []).append((path, target, answers))
+    clashes = dict[tuple[PurePosixPath, PurePosixPath], str]()
+    for files in at.values():
+        for (other, _, others), (path, target, answers) in combinations(files, 2):
+            if path != other and answers & others:
                 clashes.setdefault((path, other), target)
     for (path, other), target in clashes.items():
         message = f"goes to {target}, like {FILES}/{other}: make their answers exclude each other"
@@ -217,15 +221,19 @@ def includes(template: Template, path: PurePosixPath) -> Iterator[PurePosixPath]
 
 def check_renders(template: Template) -> Iterator[Finding]:
     """Report variants that do not render, and lines that are too long for the linter."""
-    with without_git(template.root) as root, tempfile.TemporaryDirectory() as folder:
-        for variant in VARIANTS:
-            project = Path(folder) / variant
-            try:
-                render(root, answers_of(variant), project)
-            except RenderError as error:
-                yield Finding("render-failed", variant, None, str(error))
-            else:
-                yield from check_columns(project)
+    with without_git(template.root) as root, ProcessPoolExecutor() as pool:
+        for findings in pool.map(partial(check_render, root), VARIANTS):
+            yield from findings
+
+
+def check_render(root: Path, variant: str) -> list[Finding]:
+    """Report a variant that does not render, and its lines that are too long."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            render(root, answers_of(variant), Path(folder) / variant)
+        except RenderError as error:
+            return [Finding("render-failed", variant, None, str(error))]
+        return [*check_columns(Path(folder) / variant)]
 
 
 def check_columns(project: Path) -> Iterator[Finding]:

@@ -100,20 +100,29 @@ def check_default(old: Template, new: Template, name: str) -> Iterator[Finding]:
 def check_edited(old: Template, new: Template) -> Iterator[Finding]:
     """Report files that owners edit and that some answers no longer render."""
     names = [name for name in old.asked if name in new.questions]
-    now: dict[str, set[str]] = {}
-    for answers in new.combinations:
-        # As text: the answer to a multiselect is a list.
-        key = str([answers[name] for name in names])
-        now.setdefault(key, set()).update(new.targets(answers).values())
-    losses = set()
-    for answers in old.combinations:
-        here = now.get(str([answers[name] for name in names]))
-        if here is not None:
-            losses |= set(old.targets(answers).values()) - here
-    for path in sorted(losses):
-        if any(fnmatch(path, pattern) for pattern in EDITED):
+    possible = {*answers_to(new, names)}
+    now = edited(new, names)
+    for path, before in sorted(edited(old, names).items()):
+        if before & possible - now.get(path, set()):
             message = (
                 "is gone or renamed, but owners edit it, and an update would delete their edits:"
                 " keep its name"
             )
             yield Finding("lost-file", path, None, message)
+
+
+def edited(template: Template, names: list[str]) -> dict[str, set[str]]:
+    """Return the files that owners edit, each with the answers that render it."""
+    texts = answers_to(template, names)
+    found = dict[str, set[str]]()
+    for places in template.targets.values():
+        for path, bits in places.items():
+            if any(fnmatch(path, pattern) for pattern in EDITED):
+                members = {text for at, text in enumerate(texts) if bits >> at & 1}
+                found.setdefault(path, set()).update(members)
+    return found
+
+
+def answers_to(template: Template, names: list[str]) -> list[str]:
+    """Return the answers to these questions in each combination, as text."""
+    return [str([answers[name] for name in names]) for answers in template.combinations]

@@ -65,6 +65,8 @@ class Template:
         default_factory=dict, repr=False
     )
     _rendered: dict[tuple[str, ...], str] = field(default_factory=dict, repr=False)
+    _sets: dict[str, dict[str, int]] = field(default_factory=dict, repr=False)
+    _answers: dict[str, list[int]] = field(default_factory=dict, repr=False)
 
     @cached_property
     def jinja(self) -> SandboxedEnvironment:
@@ -141,10 +143,7 @@ class Template:
         Raises TemplateError if that fails with these answers.
         """
         try:
-            if source not in self._compiled:
-                used = meta.find_undeclared_variables(self.jinja.parse(source))
-                self._compiled[source] = self.jinja.from_string(source), sorted(used)
-            compiled, names = self._compiled[source]
+            compiled, names = self._compile(source)
             # A source uses few answers, so most results can be reused.
             key = (source, *(repr(answers.get(name, ...)) for name in names))
             if key not in self._rendered:
@@ -155,6 +154,13 @@ class Template:
             values = {name: answers[name] for name in self.questions if name in answers}
             raise TemplateError(f"{source.strip()!r} fails: {error}, with {values}") from error
 
+    def _compile(self, source: str) -> tuple[jinja2.Template, list[str]]:
+        """Return a compiled source, and the names that it uses."""
+        if source not in self._compiled:
+            used = meta.find_undeclared_variables(self.jinja.parse(source))
+            self._compiled[source] = self.jinja.from_string(source), sorted(used)
+        return self._compiled[source]
+
     def source(self, path: PurePosixPath) -> str:
         """Return the text of the file `path` of template/."""
         return (self.root / FILES / path).read_text(encoding="utf-8", errors="replace")
@@ -164,35 +170,67 @@ class Template:
         return PurePosixPath(self.text(self.settings["_subdirectory"], answers))
 
     @cached_property
-    def folders(self) -> dict[tuple[str, ...], list[PurePosixPath]]:
-        """Return the files by the parts of their folder."""
-        folders: dict[tuple[str, ...], list[PurePosixPath]] = {}
-        for path in self.files:
-            folders.setdefault((FILES, *path.parent.parts), []).append(path)
-        return folders
+    def targets(self) -> dict[PurePosixPath, dict[str, int]]:
+        """Return the paths of each file in the renders, each with the combinations that have it.
 
-    def targets(self, answers: dict[str, Any]) -> dict[PurePosixPath, str]:
-        """Return the path in the render of each file that is rendered with `answers`."""
-        top = self.top(answers).parts
-        targets = dict[PurePosixPath, str]()
-        texts = dict[str, str]()
-        for parts, paths in self.folders.items():
-            if parts[: len(top)] != top:
-                continue
-            place = ""
-            for name in parts[len(top) :]:
-                if name not in texts:
-                    texts[name] = self.text(name, answers)
-                if not texts[name]:
-                    break
-                place += f"{texts[name]}/".removeprefix("./")
-            else:
-                for path in paths:
-                    if path.name not in texts:
-                        texts[path.name] = self.text(path.name, answers)
-                    if name := texts[path.name].removesuffix(SUFFIX):
-                        targets[path] = place + name
+        Bit n of such a set stands for `combinations[n]`.
+        """
+        tops = self._texts(self.settings["_subdirectory"])
+        folders = {PurePosixPath(top).parts[1:]: {"": bits} for top, bits in tops.items()}
+        targets = dict[PurePosixPath, dict[str, int]]()
+        for path in self.files:
+            places = self._below(self._places(path.parent.parts, folders), path.name)
+            named = {place.removesuffix(SUFFIX): bits for place, bits in places.items()}
+            targets[path] = {it: bits for it, bits in named.items() if it and it[-1] != "/"}
         return targets
+
+    def _places(
+        self, parts: tuple[str, ...], known: dict[tuple[str, ...], dict[str, int]]
+    ) -> dict[str, int]:
+        """Return the paths of a folder in the renders, each with a slash at the end."""
+        if parts not in known:
+            above = self._places(parts[:-1], known) if parts else {}
+            known[parts] = self._below(above, parts[-1], "/") if above else {}
+        return known[parts]
+
+    def _below(self, places: dict[str, int], name: str, end: str = "") -> dict[str, int]:
+        """Return the paths of a file or folder with this name in the folder of `places`."""
+        found = dict[str, int]()
+        for text, bits in self._texts(name).items() if places else ():
+            for place, others in places.items():
+                if text and bits & others:
+                    path = place + f"{text}{end}".removeprefix("./")
+                    found[path] = found.get(path, 0) | bits & others
+        return found
+
+    def _texts(self, source: str) -> dict[str, int]:
+        """Return the texts of a source, each with its combinations."""
+        if source not in self._sets:
+            texts = dict[str, int]()
+            _, names = self._compile(source)
+            for bits in self._groups(tuple(names)):
+                first = (bits & -bits).bit_length() - 1
+                text = self.text(source, self.combinations[first])
+                texts[text] = texts.get(text, 0) | bits
+            self._sets[source] = texts
+        return self._sets[source]
+
+    def _values(self, name: str) -> list[int]:
+        """Return the combinations in groups with the same answer to a question."""
+        if name not in self._answers:
+            groups = dict[str, int]()
+            for at, answers in enumerate(self.combinations):
+                value = repr(answers.get(name, ...))
+                groups[value] = groups.get(value, 0) | 1 << at
+            self._answers[name] = [*groups.values()]
+        return self._answers[name]
+
+    def _groups(self, names: tuple[str, ...]) -> list[int]:
+        """Return the combinations in groups with the same answers to these questions."""
+        groups = [(1 << len(self.combinations)) - 1]
+        for name in names:
+            groups = [both for one in groups for it in self._values(name) if (both := one & it)]
+        return groups
 
 
 @cache

@@ -47,10 +47,12 @@ def _offered(commit: str) -> list[str]:
     The first release asked for targets that it did not have yet.
     """
     with past(ROOT, commit) as template:
+        have = 0
+        for places in template.targets.values():
+            for path in AGENTS & places.keys():
+                have |= places[path]
         combinations = [
-            answers
-            for answers in template.combinations
-            if AGENTS.intersection(template.targets(answers).values())
+            answers for at, answers in enumerate(template.combinations) if have >> at & 1
         ]
     return [
         variant
