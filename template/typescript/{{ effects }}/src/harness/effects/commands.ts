@@ -148,9 +148,10 @@ async function settle(
 }
 
 function outcomeOf(decision: string, isOnce: boolean, result: string): Outcome {
-  if (decision === 'done') return { status: 'done', result }
+  if (decision === 'done') return { status: 'done', result, wanted: isOnce }
   if (decision === 'retry') return { status: isOnce ? 'removed' : 'scheduled' }
-  return { status: 'failed', result: 'A person decided that this must not run.' }
+  const reason = 'A person decided that this must not run.'
+  return { status: 'failed', result: reason, wanted: isOnce }
 }
 
 /** Yield the named sessions that exist, or all. */

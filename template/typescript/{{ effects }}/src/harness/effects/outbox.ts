@@ -11,7 +11,6 @@ import { TimeoutError, withinTime } from '../deadline.ts'
 import { describe, log, logUnexpected, placeOf } from '../log.ts'
 import type { LastTurn, Records, Session, Sessions } from '../sessions/sessions.ts'
 import type { Snapshot, Stage } from '../sessions/sessions.ts'
-import type { Kept } from './calls.ts'
 import { canonical, type EffectFunction, FUNCTIONS, Rejected } from './functions.ts'
 import { type Call, NAME, newId, readCall, Section, SKEW_SECONDS } from './records.ts'
 import type { EffectSettings } from './settings.ts'
@@ -35,6 +34,15 @@ export interface Index {
 export interface Outcome {
   readonly status: 'done' | 'failed' | 'unknown' | 'removed' | 'scheduled'
   readonly result?: unknown
+  /** Whether the next identical call gets it. */
+  readonly wanted?: boolean
+}
+
+/** The data of a turn that it keeps while it waits for approvals. */
+export interface Kept {
+  scheduled: Call[]
+  /** The keys of the calls of `once` that this try has started, or whose outcomes it has got. */
+  used: string[]
 }
 
 /** The effects of a process. */
@@ -45,6 +53,8 @@ export class Outbox {
   index: Index | undefined
   /** Running calls of `once` by key. */
   readonly running = new Map<string, Promise<unknown>>()
+  /** Keys of running calls whose outcomes a later turn gets. */
+  readonly wanted = new Set<string>()
   /** The work of this process by session. */
   readonly workers = new Map<string, Promise<void>>()
   /** Processes that are known to have ended. */
@@ -116,6 +126,7 @@ export class Outbox {
       if (!outcome || outcome.status === 'removed' || call.status === 'done') continue
       call.status = outcome.status
       call.result = outcome.result ?? null
+      if (outcome.wanted) call.wanted = true
       if (call.status === 'done') call.arguments = {}
       if (call.status === 'scheduled') call.at = now() // a person wants a retry
     }
@@ -129,7 +140,9 @@ export class Outbox {
     shown: ReadonlySet<string>,
   ): void {
     const { records } = last
-    const added = scheduledIn(turn).map(readCall)
+    const stage = this.#stages.get(id)
+    const { scheduled, used } = keptOf(turn)
+    const added = scheduled.map(readCall)
     const isChanged = added.length > 0 || this.#starts.get(id)?.size || this.#outcomes.get(id)?.size
     if (!(NAME in records) && !isChanged) return
     const section = this.#read(id, records)
@@ -144,6 +157,7 @@ export class Outbox {
     }
     section.remove(shown)
     for (const call of added) section.put(call)
+    if (turn && stage) section.commit(identityOf(stage), used)
     section.makeRoom(this.settings.maxEffects, this.settings.maxEffectBytes)
     fields.open = section.scheduled.length
     const isReleased = this.#closing.signal.aborted && fields.owner === this.id
@@ -247,7 +261,8 @@ export class Outbox {
         outcome = await this.resolve(id, effect, call)
       }
     }
-    this.outcomesOf(id).set(call.key, outcome)
+    const wanted = this.wanted.delete(call.key)
+    this.outcomesOf(id).set(call.key, { ...outcome, wanted })
     try {
       await this.save(id)
     } catch (error) {
@@ -472,10 +487,14 @@ export function now(): number {
   return Date.now() / 1000
 }
 
-/** Return the calls that a turn has scheduled. */
-export function scheduledIn(turn: Turn | undefined): readonly Call[] {
-  const kept = turn?.kept[NAME] as Kept | undefined
-  return kept?.scheduled ?? []
+/** Return the data that a turn keeps. */
+export function keptOf(turn: Turn | undefined): Kept {
+  return { scheduled: [], used: [], ...(turn?.kept[NAME] as Partial<Kept> | undefined) }
+}
+
+/** Return the idempotency key or the number of a turn; a repeated turn has the same identity. */
+export function identityOf({ key, turn }: Stage): string {
+  return key === null ? `turn ${turn.number}` : `key ${key}`
 }
 
 /** Return the number of scheduled calls in the records of a session. */
