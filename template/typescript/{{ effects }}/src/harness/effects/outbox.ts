@@ -57,8 +57,6 @@ export class Outbox {
   readonly wanted = new Set<string>()
   /** The work of this process by session. */
   readonly workers = new Map<string, Promise<void>>()
-  /** Processes that are known to have ended. */
-  readonly ended = new Set<string>()
   /** The stages of the running turns by session. */
   readonly #stages = new Map<string, Stage>()
   /** Outcomes that no save has, by session and key. */
@@ -70,8 +68,8 @@ export class Outbox {
   readonly #working = new Set<string>()
   /** The sessions to watch when their worker ends. */
   readonly #again = new Set<string>()
-  /** The sessions whose next save claims their calls. */
-  readonly #claims = new Set<string>()
+  /** The sessions whose next save claims their calls, and the process whose claim has ended. */
+  readonly #claims = new Map<string, string>()
   /** The sessions whose calls this process has claimed. */
   readonly #owned = new Set<string>()
   readonly #reported = new Set<string>()
@@ -148,7 +146,7 @@ export class Outbox {
     const section = this.#read(id, records)
     const { fields } = section
     this.#merge(id, section)
-    const isForeign = this.#isForeign(section)
+    const isForeign = section.isOfOther(this.id, now()) && this.#claims.get(id) !== fields.owner
     if (!isForeign) {
       // A turn that is replaced or taken back must not have effects.
       const number = turn ? turn.number - 1 : last.turn
@@ -173,15 +171,9 @@ export class Outbox {
     if (section.calls.length > 0) records[NAME] = section.toJSON()
   }
 
-  /** Whether another process may be running the scheduled calls. */
-  #isForeign(section: Section): boolean {
-    return !this.ended.has(section.fields.owner) && section.isOfOther(this.id, now())
-  }
-
   /** Whether another process is known to have ended. */
   async hasEnded(owner: string): Promise<boolean> {
-    if (await this.index?.hasEnded(owner)) this.ended.add(owner)
-    return this.ended.has(owner)
+    return (await this.index?.hasEnded(owner)) ?? false
   }
 
   /** Save the starts and outcomes of a session. Throws AgentError. */
@@ -370,7 +362,7 @@ export class Outbox {
     const { owner, until } = section.fields
     const outcomes = this.#outcomes.get(sessionId)
     const [next] = section.scheduled.filter(({ key }) => !outcomes?.has(key))
-    const isForeign = this.#isForeign(section) && !(await this.hasEnded(owner))
+    const isForeign = section.isOfOther(this.id, now()) && !(await this.hasEnded(owner))
     if (outcomes?.size && (isForeign || !next)) {
       await this.save(sessionId)
       return 0
@@ -385,7 +377,7 @@ export class Outbox {
       return await this.#try(sessionId, snapshot.app_data.actor, next)
     }
     await this.index?.add(sessionId, 2 * effectTimeoutSeconds)
-    this.#claims.add(sessionId)
+    this.#claims.set(sessionId, owner)
     try {
       await this.save(sessionId)
     } finally {
