@@ -18,6 +18,8 @@ import type { EffectSettings } from './settings.ts'
 const FIRST_PAUSE = 0.5 // seconds; each further pause is twice as long
 const MAX_PAUSE = 30
 const MAX_PAUSES = 10 // after failures of the store; later, the next opening continues
+/** The start of the ids of processes that do not tell the index that they are alive. */
+export const COMMAND = 'command-'
 const NOT_JSON = 'The call is done. Its result could not be recorded.'
 
 /** The sessions with open effects, for all processes. Methods do not throw. */
@@ -47,7 +49,8 @@ export interface Kept {
 
 /** The effects of a process. */
 export class Outbox {
-  readonly id = newId()
+  /** Other processes ask the index about it, except for the id of a command. */
+  id = newId()
   readonly settings: EffectSettings
   sessions!: Sessions
   index: Index | undefined
@@ -173,6 +176,7 @@ export class Outbox {
 
   /** Whether another process is known to have ended. */
   async hasEnded(owner: string): Promise<boolean> {
+    if (owner.startsWith(COMMAND)) return false
     return (await this.index?.hasEnded(owner)) ?? false
   }
 
