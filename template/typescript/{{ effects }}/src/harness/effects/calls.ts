@@ -190,8 +190,9 @@ export class TurnCalls {
   /** Throw an Error if the limits leave no room for a call. */
   #checkRoom(section: Section, call: Call): void {
     const { maxEffects, maxEffectBytes } = this.#outbox.settings
-    for (const other of [...this.#kept.scheduled, call]) section.put(other)
-    if (section.makeRoom(maxEffects, maxEffectBytes)) return
+    const { scheduled: own, used } = this.#kept
+    for (const other of [...own, call]) section.put(other)
+    if (section.makeRoom(maxEffects, maxEffectBytes, this.#identity, used)) return
     const limits = `MAX_EFFECTS=${maxEffects}, MAX_EFFECT_BYTES=${maxEffectBytes}`
     const problem = 'this session has too many open effects, or their arguments are too large'
     throw new Error(`${call.tool} did not run: ${problem} (${limits}).`)

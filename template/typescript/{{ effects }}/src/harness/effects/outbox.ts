@@ -21,6 +21,8 @@ const MAX_PAUSES = 10 // after failures of the store; later, the next opening co
 /** The start of the ids of processes that do not tell the index that they are alive. */
 export const COMMAND = 'command-'
 const NOT_JSON = 'The call is done. Its result could not be recorded.'
+const TOO_LARGE = 'The result was too large to be recorded.'
+const MAX_REASON_CHARS = 1000
 
 /** The sessions with open effects, for all processes. Methods do not throw. */
 export interface Index {
@@ -126,11 +128,18 @@ export class Outbox {
       const outcome = outcomes.get(call.key)
       if (!outcome || outcome.status === 'removed' || call.status === 'done') continue
       call.status = outcome.status
-      call.result = outcome.result ?? null
+      call.result = this.#recorded(outcome)
       if (outcome.wanted) call.wanted = true
       if (call.status === 'done') call.arguments = {}
       if (call.status === 'scheduled') call.at = now() // a person wants a retry
     }
+  }
+
+  /** Return a result or a reason as it is recorded. */
+  #recorded({ status, result = null }: Outcome): unknown {
+    if (status === 'failed') return String(result).slice(0, MAX_REASON_CHARS)
+    const size = Buffer.byteLength(canonical(result))
+    return size > this.settings.maxEffectBytes / 4 ? TOO_LARGE : result
   }
 
   /** Update the records before a save; `turn` commits its calls and has shown `shown`. */
@@ -142,8 +151,7 @@ export class Outbox {
   ): void {
     const { records } = last
     const stage = this.#stages.get(id)
-    const { scheduled, used } = keptOf(turn)
-    const added = scheduled.map(readCall)
+    const added = keptOf(turn).scheduled.map(readCall)
     const isChanged = added.length > 0 || this.#starts.get(id)?.size || this.#outcomes.get(id)?.size
     if (!(NAME in records) && !isChanged) return
     const section = this.#read(id, records)
@@ -158,8 +166,13 @@ export class Outbox {
     }
     section.remove(shown)
     for (const call of added) section.put(call)
-    if (turn && stage) section.commit(identityOf(stage), used)
-    section.makeRoom(this.settings.maxEffects, this.settings.maxEffectBytes)
+    if (stage) {
+      // Only the process of the turn knows which calls must stay.
+      const { maxEffects, maxEffectBytes } = this.settings
+      const { used } = keptOf(stage.turn)
+      if (turn) section.commit(identityOf(stage), used)
+      section.makeRoom(maxEffects, maxEffectBytes, identityOf(stage), used)
+    }
     fields.open = section.scheduled.length
     const isReleased = this.#closing.signal.aborted && fields.owner === this.id
     const isClaimed = !isForeign && (added.length > 0 || this.#claims.has(id))
@@ -170,8 +183,7 @@ export class Outbox {
       fields.until = now() + 2 * this.settings.effectTimeoutSeconds + SKEW_SECONDS
       this.#owned.add(id)
     }
-    delete records[NAME]
-    if (section.calls.length > 0) records[NAME] = section.toJSON()
+    records[NAME] = section.toJSON()
   }
 
   /** Whether another process is known to have ended. */

@@ -38,6 +38,7 @@ export type Status = Call['status']
 
 /** The default values, which are not saved. */
 const DEFAULTS = {
+  calls: [],
   result: null,
   owner: '',
   until: 0,
@@ -106,15 +107,17 @@ export class Section {
   /**
    * Drop results of `once`, the oldest first, until the limits hold; return whether they do.
    *
-   * Only calls with a result may be dropped.
+   * Only calls with a result may be dropped, and no call of the running turn: it has this identity
+   * and the outcomes of the calls `used`.
    */
-  makeRoom(count: number, size: number): boolean {
+  makeRoom(count: number, size: number, turn: string, used: readonly string[]): boolean {
     let excess = this.calls.reduce((sum, call) => sum + sizeOf(call), 0) - size
     let number = this.calls.length - count
     const dropped = new Set<string>()
     for (const call of this.calls) {
       if (excess <= 0 && number <= 0) break
       if (call.kind !== 'once' || isOpen(call)) continue
+      if (isOf(call, turn) || used.includes(call.key)) continue
       dropped.add(call.key)
       excess -= sizeOf(call)
       number--
