@@ -390,7 +390,9 @@ export class Outbox {
     if (isForeign) return Math.min(until + SKEW_SECONDS - now(), MAX_PAUSE)
     const { effectTimeoutSeconds } = this.settings
     if (owner === this.id && until >= now() + effectTimeoutSeconds) {
-      return await this.#try(sessionId, snapshot.app_data.actor, next)
+      const pause = await this.#try(sessionId, snapshot.app_data.actor, next)
+      if (pause > 0 && outcomes?.size) await this.save(sessionId)
+      return pause
     }
     await this.index?.add(sessionId, 2 * effectTimeoutSeconds)
     this.#claims.set(sessionId, owner)
