@@ -77,6 +77,8 @@ export class Outbox {
   readonly #claims = new Map<string, string>()
   /** The sessions whose calls this process has claimed. */
   readonly #owned = new Set<string>()
+  /** The first try of the call that a session has tried last. */
+  readonly #firstTries = new Map<string, { readonly key: string; readonly at: number }>()
   readonly #reported = new Set<string>()
   readonly #closing = new AbortController()
   /** Aborts when the process ends, whatever still runs. */
@@ -165,7 +167,7 @@ export class Outbox {
       section.remove(new Set(later.map(({ key }) => key)))
     }
     section.remove(shown)
-    for (const call of added) section.put(call)
+    for (const call of added) section.put({ ...call, at: now() })
     if (stage) {
       // Only the process of the turn knows which calls must stay.
       const { maxEffects, maxEffectBytes } = this.settings
@@ -414,6 +416,9 @@ export class Outbox {
       this.report(sessionId, call, 'the parameters of the function have changed, so it waits')
       return MAX_PAUSE
     }
+    const earlier = this.#firstTries.get(sessionId)
+    const first = earlier?.key === call.key ? earlier : { key: call.key, at: now() }
+    this.#firstTries.set(sessionId, first)
     let outcome: Outcome
     try {
       const result = await this.#call(sessionId, actor, effect, call)
@@ -425,7 +430,7 @@ export class Outbox {
       } else {
         const reason = describe(error)
         log('WARNING', `effect ${call.tool} ${call.key}: ${reason}${placeOf(error)}`)
-        const age = now() - call.at
+        const age = now() - Math.max(call.at, first.at)
         if (age < this.settings.effectRetrySeconds) {
           return randomly(Math.min(Math.max(FIRST_PAUSE, age / 2), MAX_PAUSE))
         }
@@ -433,6 +438,7 @@ export class Outbox {
       }
       log('ERROR', `session ${sessionId}: effect ${call.key} of ${call.tool} failed`)
     }
+    this.#firstTries.delete(sessionId)
     this.outcomesOf(sessionId).set(call.key, outcome)
     return 0
   }
@@ -451,6 +457,7 @@ export class Outbox {
 
   async #finish(sessionId: string): Promise<void> {
     this.#owned.delete(sessionId)
+    this.#firstTries.delete(sessionId)
     if (!this.#stages.has(sessionId)) await this.index?.remove(sessionId)
   }
 
