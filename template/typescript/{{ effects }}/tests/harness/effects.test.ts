@@ -22,6 +22,7 @@ import { Shop } from './shop.ts'
 
 const PAY = toolCall('pay', { order: '7' })
 const PAY_AGAIN = toolCall('pay', { order: '7' }, 'other')
+const PAY_OTHER = toolCall('pay', { order: '8' })
 const SEND = toolCall('send', { to: 'ada' })
 const TICKET = toolCall('ticket', { title: 'Lamp' }, 'ticket')
 const BROKEN = fail(new Error('broken'))
@@ -88,10 +89,24 @@ function say(client: Client, key = '', signal?: AbortSignal): Promise<AgentRespo
   return client.say('Do it.', { session: 's', ...(key && { key }), ...(signal && { signal }) })
 }
 
+/** Cancel a turn while its first effect is running. */
+async function cancel(client: Client): Promise<void> {
+  const caller = new AbortController()
+  const response = say(client, 'k1', caller.signal).catch(() => {})
+  await until(() => receiver.begun === 1)
+  caller.abort()
+  await response
+}
+
 /** Return the stored snapshot as text. */
 async function stored({ runtime }: Client): Promise<string> {
   const entry = await runtime.sessions.store.load('s')
   return entry?.snapshot ?? ''
+}
+
+/** Return the messages of the committed turns as text. */
+async function history(client: Client): Promise<string> {
+  return JSON.stringify(await client.messages('s'))
 }
 
 async function callsOf(client: Client, session = 's'): Promise<Call[]> {
@@ -223,17 +238,35 @@ describe('a scheduled call', () => {
 
   test('is retried from its first try', async (context) => {
     stopWatching(context)
-    receiver.errors.push(new Error('down'), new Error('down'))
-    const client = makeClient([SEND, reply('ok')], { effectRetrySeconds: 60 })
-    await say(client)
-    let seconds = Date.now() / 1000 + 100
+    context.mock.method(console, 'log', () => {})
+    let seconds = Math.floor(Date.now() / 1000)
     context.mock.method(Date, 'now', () => seconds * 1000)
+    const gate = Promise.withResolvers<void>()
+    const script = [SEND, [wait(gate.promise), reply('ok')]]
+    const client = makeClient(script, { effectRetrySeconds: 60 })
+    const response = say(client)
+    await until(() => client.model.conversations.length === 2)
+    seconds += 100
+    gate.resolve()
+    await response
+    const [{ at, key } = { at: 0, key: '' }] = await callsOf(client)
+    assert.equal(at, seconds)
+
+    receiver.errors.push(...Array.from({ length: 4 }, () => new Error('down')))
+    seconds += 100
     assert.ok(await runSteps(client))
     seconds += 61
     assert.equal(await runSteps(client), null)
     const [call] = await callsOf(client)
     assert.equal(call?.status, 'failed')
-    assert.equal(receiver.count('send'), 2)
+
+    // A person begins the time again.
+    for (let count = 3; count <= 4; count++) {
+      await runCommand(client, 'settle', key, 'retry')
+      assert.ok(await runSteps(client))
+      assert.equal(receiver.count('send'), count)
+      seconds += 61
+    }
   })
 
   test('is left to the process that has claimed it', async (context) => {
@@ -374,7 +407,8 @@ describe('a call in the turn', () => {
     assert.equal((await say(client, 'k')).error, 'model_failed')
     assert.equal((await say(client, 'k')).turn, 1)
     assert.equal(receiver.count('pay'), 2)
-    assert.match(await stored(client), /pay 2/)
+    assert.equal(new Set(receiver.calls.map(([, key]) => key)).size, 2)
+    assert.match(await history(client), /pay 2/)
   })
 
   test('gets a result for each call of the model when the turn is repeated', async () => {
@@ -384,7 +418,15 @@ describe('a call in the turn', () => {
     assert.equal((await say(client, 'k')).error, 'model_failed')
     assert.equal((await say(client, 'k')).turn, 1)
     assert.equal(receiver.count('pay'), 3)
-    assert.match(await stored(client), /pay 2.*pay 3/)
+    assert.match(await history(client), /pay 2.*pay 3/)
+  })
+
+  test('has its key in each try of the turn, also without other records', async () => {
+    receiver.errors.push(new Rejected('Not now.'))
+    const client = makeClient([PAY, BROKEN, PAY, reply('ok')])
+    assert.equal((await say(client, 'k')).error, 'model_failed')
+    assert.equal((await say(client, 'k')).turn, 1)
+    assert.equal(new Set(receiver.calls.map(([, key]) => key)).size, 1)
   })
 
   for (const isPaid of [true, false]) {
@@ -392,7 +434,7 @@ describe('a call in the turn', () => {
     test(`of an earlier turn that ${what} gives its result to the turn that repeats it`, async () => {
       receiver.errors.push(new Error('reset'))
       receiver.hasReconcile = false
-      const client = makeClient([PAY, reply('ok'), PAY, BROKEN, PAY, reply('ok'), PAY, reply('ok')])
+      const client = makeClient([PAY, BROKEN, PAY, BROKEN, PAY, reply('ok'), PAY, reply('ok')])
       await say(client, 'k1')
       const [, key = ''] = receiver.calls[0]!
       receiver.hasReconcile = true
@@ -400,9 +442,9 @@ describe('a call in the turn', () => {
       const count = isPaid ? 1 : 2
       assert.equal((await say(client, 'k2')).error, 'model_failed')
       await finish(client)
-      assert.equal((await say(client, 'k2')).turn, 2)
+      assert.equal((await say(client, 'k2')).turn, 1)
       assert.equal(receiver.count('pay'), count)
-      assert.match(await stored(client), new RegExp(`pay ${count}`))
+      assert.match(await history(client), new RegExp(`pay ${count}`))
       await say(client, 'k3')
       assert.equal(receiver.count('pay'), count + 1)
     })
@@ -412,13 +454,8 @@ describe('a call in the turn', () => {
     const gate = Promise.withResolvers<void>()
     receiver.gate = gate.promise
     const client = makeClient([PAY, PAY, BROKEN, PAY, reply('ok')])
-    const caller = new AbortController()
-    const response = say(client, 'k1', caller.signal).catch(() => {})
-    await until(() => receiver.begun === 1)
-    caller.abort()
-    await response
+    await cancel(client)
     const next = say(client, 'k2')
-    await until(() => client.model.conversations.length === 2)
     await until(() => outboxOf(client).wanted.size > 0)
     gate.resolve()
     assert.equal((await next).error, 'model_failed')
@@ -426,18 +463,34 @@ describe('a call in the turn', () => {
     assert.equal(receiver.count('pay'), 1)
   })
 
+  test('that another process finishes gives its result to the next identical call', async () => {
+    const gate = Promise.withResolvers<void>()
+    receiver.gate = gate.promise
+    const client = makeClient([PAY])
+    await cancel(client)
+    const other = restart(client, PAY, reply('Later.'), PAY, reply('ok'))
+    await say(other, 'k2')
+    assert.match(await history(other), /may still be running/)
+    gate.resolve()
+    await finish(client)
+    await say(other, 'k3')
+    assert.equal(receiver.count('pay'), 1)
+    assert.match(await history(other), /pay 1/)
+  })
+
   test('that a person has settled gives its result to the next identical call', async (context) => {
     context.mock.method(console, 'log', () => {})
     receiver.errors.push(new Error('reset'))
     receiver.hasReconcile = false
-    const client = makeClient([PAY, reply('ok'), PAY, BROKEN, PAY, reply('ok'), PAY, reply('ok')])
+    const script = [PAY, BROKEN, PAY, PAY_OTHER, BROKEN, PAY, reply('ok'), PAY, reply('ok')]
+    const client = makeClient(script, { maxEffects: 1 })
     await say(client)
     const [, key = ''] = receiver.calls[0]!
     await runCommand(client, 'settle', key, 'done', '--result', 'Paid by hand.')
     assert.equal((await say(client, 'k')).error, 'model_failed')
-    assert.equal((await say(client, 'k')).turn, 2)
+    assert.equal((await say(client, 'k')).turn, 1)
     assert.equal(receiver.count('pay'), 1)
-    assert.match(await stored(client), /Paid by hand/)
+    assert.match(await history(client), /Paid by hand/)
     await say(client)
     assert.equal(receiver.count('pay'), 2)
   })
@@ -446,13 +499,14 @@ describe('a call in the turn', () => {
     context.mock.method(console, 'log', () => {})
     receiver.errors.push(new Error('reset'))
     receiver.hasReconcile = false
-    const client = makeClient([PAY, reply('ok'), PAY, reply('ok'), PAY, reply('ok')])
-    await say(client)
+    const client = makeClient([PAY, BROKEN, PAY, reply('ok'), PAY, reply('ok'), PAY, reply('ok')])
+    await say(client, 'k')
     const [, key = ''] = receiver.calls[0]!
     await runCommand(client, 'settle', key, 'drop')
     await say(client)
+    await client.post({ prompt: 'Do it.', replace_turn: 1 }, { [SESSION]: 's' })
     assert.equal(receiver.count('pay'), 1)
-    assert.match(await stored(client), /A person decided that this must not run/)
+    assert.match(await history(client), /A person decided that this must not run/)
     await say(client)
     assert.equal(receiver.count('pay'), 2)
   })
@@ -461,25 +515,28 @@ describe('a call in the turn', () => {
     receiver.errors.push(new Error('reset'))
     receiver.hasReconcile = false
     const gate = Promise.withResolvers<void>()
-    const client = makeClient([PAY, [wait(gate.promise), PAY], reply('ok')])
+    const client = makeClient([PAY, PAY, [wait(gate.promise), PAY], reply('ok')])
     const response = say(client)
-    await until(() => client.model.conversations.length === 2)
+    await until(() => client.model.conversations.length === 3)
     const [, key = ''] = receiver.calls[0]!
     const outcome = { status: 'done', result: 'Paid by hand.', wanted: true } as const
     outboxOf(client).outcomesOf('s').set(key, outcome)
     gate.resolve()
     assert.equal((await response).turn, 1)
     assert.equal(receiver.count('pay'), 1)
-    assert.match(await stored(client), /Paid by hand/)
+    assert.match(await history(client), /Paid by hand/)
   })
 
-  test('is not dropped by a call of its own turn', async () => {
-    const other = toolCall('pay', { order: '8' })
-    const script = [PAY, other, BROKEN, PAY, reply('Paid.')]
+  test('is dropped neither by its own turn nor by another process', async () => {
+    const script = [PAY, PAY_OTHER, BROKEN, PAY_OTHER, PAY, reply('Paid.')]
     const client = makeClient(script, { maxEffects: 1 })
     assert.equal((await say(client, 'k')).error, 'model_failed')
+    const other = makeClient([], { maxEffectBytes: 1 }, client.runtime.sessions.store)
+    outboxOf(other).sessions = other.runtime.sessions
+    await outboxOf(other).save('s')
     assert.equal((await say(client, 'k')).turn, 1)
     assert.equal(receiver.count('pay'), 1)
+    assert.match(await history(client), /pay 1/)
   })
 
   test('with a large result is recorded without it', async () => {
@@ -487,20 +544,13 @@ describe('a call in the turn', () => {
     const script = [PAY, reply('ok'), PAY, BROKEN, PAY, reply('ok')]
     const client = makeClient(script, { maxEffectBytes: 400 })
     await say(client)
-    assert.match(await stored(client), /pay 1x{500}/)
+    assert.match(await history(client), /pay 1x{500}/)
     const [call] = await callsOf(client)
     assert.equal(call?.result, 'The result was too large to be recorded.')
     assert.equal((await say(client, 'k')).error, 'model_failed')
     assert.equal((await say(client, 'k')).turn, 2)
     assert.equal(receiver.count('pay'), 2)
-  })
-
-  test('has its key in each try of the turn, also without other records', async () => {
-    receiver.errors.push(new Rejected('Not now.'))
-    const client = makeClient([PAY, BROKEN, PAY, reply('ok')])
-    assert.equal((await say(client, 'k')).error, 'model_failed')
-    assert.equal((await say(client, 'k')).turn, 1)
-    assert.equal(new Set(receiver.calls.map(([, key]) => key)).size, 1)
+    assert.match(await history(client), /too large to be recorded/)
   })
 
   test('is refused at the limits, and old results are dropped', async (context) => {

@@ -438,7 +438,6 @@ export class Outbox {
       }
       log('ERROR', `session ${sessionId}: effect ${call.key} of ${call.tool} failed`)
     }
-    this.#firstTries.delete(sessionId)
     this.outcomesOf(sessionId).set(call.key, outcome)
     return 0
   }
