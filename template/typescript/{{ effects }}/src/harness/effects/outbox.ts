@@ -18,7 +18,7 @@ import type { EffectSettings } from './settings.ts'
 const FIRST_PAUSE = 0.5 // seconds; each further pause is twice as long
 const MAX_PAUSE = 30
 const MAX_PAUSES = 10 // after failures of the store; later, the next opening continues
-/** The start of the ids of processes that do not tell the index that they are alive. */
+/** The prefix of the ids of commands, which have no heartbeat in the index. */
 export const COMMAND = 'command-'
 const NOT_JSON = 'The call is done. Its result could not be recorded.'
 const TOO_LARGE = 'The result was too large to be recorded.'
@@ -51,7 +51,7 @@ export interface Kept {
 
 /** The effects of a process. */
 export class Outbox {
-  /** Other processes ask the index about it, except for the id of a command. */
+  /** The id of this process, as an owner of calls. */
   id = newId()
   readonly settings: EffectSettings
   sessions!: Sessions

@@ -37,7 +37,7 @@ export type Call = z.infer<typeof CALL>
 export type Status = Call['status']
 
 /** The default values, which are not saved. */
-const DEFAULTS = {
+const DEFAULTS: Record<string, unknown> = {
   calls: [],
   result: null,
   owner: '',
@@ -46,7 +46,6 @@ const DEFAULTS = {
   wanted: false,
   open: 0,
 }
-type Default = keyof typeof DEFAULTS
 
 const SECTION = z.looseObject({
   id: z.string().default(newId), // part of each key of `once`
@@ -158,10 +157,8 @@ function sizeOf(call: Call): number {
 }
 
 function withoutDefaults(fields: object): object {
-  const isDefault = ([name, value]: [string, unknown]) => {
-    return Object.hasOwn(DEFAULTS, name) && isDeepStrictEqual(value, DEFAULTS[name as Default])
-  }
-  return Object.fromEntries(Object.entries(fields).filter((field) => !isDefault(field)))
+  const isSet = ([name, value]: [string, unknown]) => !isDeepStrictEqual(value, DEFAULTS[name])
+  return Object.fromEntries(Object.entries(fields).filter(isSet))
 }
 
 /** Return a random id of 32 hex digits. */
