@@ -167,7 +167,8 @@ describe('a scheduled call', () => {
     [new TypeError('secret'), 'TypeError'],
   ]
   for (const [error, reason] of failures) {
-    test(`fails finally with ${error.name} (${reason.length}), and the model gets the reason`, async () => {
+    const name = `${error.name} of ${error.message.length} characters`
+    test(`fails finally with ${name}, and the model gets the reason`, async () => {
       receiver.errors.push(error)
       const client = makeClient([SEND], { effectRetrySeconds: 0 })
       await say(client)
@@ -431,7 +432,7 @@ describe('a call in the turn', () => {
 
   for (const isPaid of [true, false]) {
     const what = isPaid ? 'had its effect' : 'runs again'
-    test(`of an earlier turn that ${what} gives its result to the turn that repeats it`, async () => {
+    test(`of an earlier turn that ${what} gives its result to this turn`, async () => {
       receiver.errors.push(new Error('reset'))
       receiver.hasReconcile = false
       const client = makeClient([PAY, BROKEN, PAY, BROKEN, PAY, reply('ok'), PAY, reply('ok')])
