@@ -5,12 +5,14 @@ import { beforeEach, describe, test, type TestContext } from 'node:test'
 
 import { z } from 'zod'
 
-import { Capability } from '../../src/harness/capability.ts'
+import { type App, Capability } from '../../src/harness/capability.ts'
 import { Effects } from '../../src/harness/effects/capability.ts'
+import { effects } from '../../src/harness/effects/commands.ts'
 import { EffectFunction, FUNCTIONS, register } from '../../src/harness/effects/functions.ts'
 import { Rejected } from '../../src/harness/effects/index.ts'
-import { Outbox } from '../../src/harness/effects/outbox.ts'
+import { type Index, Outbox } from '../../src/harness/effects/outbox.ts'
 import type { Call } from '../../src/harness/effects/records.ts'
+import type { EffectSettings } from '../../src/harness/effects/settings.ts'
 import type { SessionStore } from '../../src/harness/sessions/session_store.ts'
 import { type AgentResponse, captureLog, Client, run, SESSION, until } from './client.ts'
 import { Clock } from './clock.ts'
@@ -20,6 +22,7 @@ import { Shop } from './shop.ts'
 
 const PAY = toolCall('pay', { order: '7' })
 const PAY_AGAIN = toolCall('pay', { order: '7' }, 'other')
+const PAY_OTHER = toolCall('pay', { order: '8' })
 const SEND = toolCall('send', { to: 'ada' })
 const TICKET = toolCall('ticket', { title: 'Lamp' }, 'ticket')
 const BROKEN = fail(new Error('broken'))
@@ -44,11 +47,34 @@ function makeClient(script: Answer[], values: object = {}, store?: SessionStore)
 
 /** Return a new process with the sessions of a process that was killed. */
 function restart({ runtime }: Client, ...script: Answer[]): Client {
-  return makeClient(script, {}, runtime.sessions.store)
+  const client = makeClient(script, {}, runtime.sessions.store)
+  outboxOf(client).sessions = client.runtime.sessions
+  return client
 }
 
 function outboxOf({ runtime }: Client): Outbox {
   return runtime.capabilities.find((capability) => capability instanceof Effects)!.outbox
+}
+
+/** Return an index that takes processes for ended while `hasEnded` returns true. */
+function indexOf(hasEnded: () => boolean): Index {
+  return { add: async () => {}, remove: async () => {}, hasEnded: async () => hasEnded() }
+}
+
+/** Run `effects` in another process. */
+async function runCommand(client: Client, ...args: string[]): Promise<void> {
+  // Only sessions in a store are in another process.
+  const store = new Proxy(client.runtime.sessions.store, { getPrototypeOf: () => null })
+  const { capabilities, load } = makeClient([], {}, store).runtime
+  const app: Partial<App<EffectSettings>> = { load, loadCapabilities: async () => capabilities }
+  await effects(args, app as App<EffectSettings>)
+}
+
+/** Do the work of the outbox until a pause; return the pause. */
+async function runSteps(client: Client): Promise<number | null> {
+  let pause: number | null = 0
+  while (pause === 0) pause = await outboxOf(client).step('s')
+  return pause
 }
 
 /** Wait until all effects have run and their outcomes are saved. */
@@ -63,10 +89,24 @@ function say(client: Client, key = '', signal?: AbortSignal): Promise<AgentRespo
   return client.say('Do it.', { session: 's', ...(key && { key }), ...(signal && { signal }) })
 }
 
+/** Cancel a turn while its first effect is running. */
+async function cancel(client: Client): Promise<void> {
+  const caller = new AbortController()
+  const response = say(client, 'k1', caller.signal).catch(() => {})
+  await until(() => receiver.begun === 1)
+  caller.abort()
+  await response
+}
+
 /** Return the stored snapshot as text. */
 async function stored({ runtime }: Client): Promise<string> {
   const entry = await runtime.sessions.store.load('s')
   return entry?.snapshot ?? ''
+}
+
+/** Return the messages of the committed turns as text. */
+async function history(client: Client): Promise<string> {
+  return JSON.stringify(await client.messages('s'))
 }
 
 async function callsOf(client: Client, session = 's'): Promise<Call[]> {
@@ -93,7 +133,7 @@ describe('a scheduled call', () => {
     assert.match(text, /event: data\ndata: \{"name":"effect"/)
     assert.match(text, /"status":"done","result":"send 1"/)
     assert.match(await stored(client), /Done after the turn was saved: send 1/)
-    assert.doesNotMatch(await stored(client), /Scheduled|records/)
+    assert.doesNotMatch(await stored(client), /Scheduled|"calls"/)
     await say(client)
     await finish(client)
     assert.equal(receiver.count('send'), 1)
@@ -123,10 +163,12 @@ describe('a scheduled call', () => {
 
   const failures: [Error, string][] = [
     [new Rejected('No such address.'), 'No such address.'],
+    [new Rejected('x'.repeat(5000)), `${'x'.repeat(1000)}"`],
     [new TypeError('secret'), 'TypeError'],
   ]
   for (const [error, reason] of failures) {
-    test(`fails finally with ${error.name}, and the model gets the reason`, async () => {
+    const name = `${error.name} of ${error.message.length} characters`
+    test(`fails finally with ${name}, and the model gets the reason`, async () => {
       receiver.errors.push(error)
       const client = makeClient([SEND], { effectRetrySeconds: 0 })
       await say(client)
@@ -144,10 +186,88 @@ describe('a scheduled call', () => {
     await say(client)
     watchAgain()
     const other = restart(client)
-    outboxOf(other).ended.add(outboxOf(client).id)
+    outboxOf(other).index = indexOf(() => true)
     await say(other)
     await finish(other)
     assert.equal(receiver.count('send'), 1)
+  })
+
+  test('is left to its process again when that process is back', async (context) => {
+    stopWatching(context)
+    const client = makeClient([SEND, reply('ok'), SEND, reply('ok')])
+    for (const session of ['s', 'other']) await client.say('Do it.', { session })
+    const other = restart(client)
+    let hasEnded = true
+    outboxOf(other).index = indexOf(() => hasEnded)
+    assert.equal(await outboxOf(other).step('s'), 0)
+    hasEnded = false
+    assert.ok(await outboxOf(other).step('other'))
+  })
+
+  test('is left to a command that runs it', async (context) => {
+    stopWatching(context)
+    context.mock.method(console, 'log', () => {})
+    const client = makeClient([SEND])
+    await say(client)
+    await outboxOf(client).close(0) // ends the claim
+    const gate = Promise.withResolvers<void>()
+    receiver.gate = gate.promise
+    const command = runCommand(client, 'run', 's')
+    await until(() => receiver.begun === 1)
+    const other = restart(client)
+    outboxOf(other).index = indexOf(() => true) // a command has no heartbeat
+    const pause = await outboxOf(other).step('s')
+    gate.resolve()
+    await command
+    assert.ok(pause)
+    assert.equal(receiver.count('send'), 1)
+  })
+
+  test('is done in the store before the next call waits', async (context) => {
+    stopWatching(context)
+    const client = makeClient([[SEND, TICKET], reply('ok')])
+    await say(client)
+    assert.equal(await outboxOf(client).step('s'), 0)
+    receiver.errors.push(new Error('down'))
+    assert.ok(await outboxOf(client).step('s'))
+    const calls = await callsOf(client)
+    assert.deepEqual(
+      calls.map(({ status }) => status),
+      ['done', 'scheduled'],
+    )
+  })
+
+  test('is retried from its first try', async (context) => {
+    stopWatching(context)
+    context.mock.method(console, 'log', () => {})
+    let seconds = Math.floor(Date.now() / 1000)
+    context.mock.method(Date, 'now', () => seconds * 1000)
+    const gate = Promise.withResolvers<void>()
+    const script = [SEND, [wait(gate.promise), reply('ok')]]
+    const client = makeClient(script, { effectRetrySeconds: 60 })
+    const response = say(client)
+    await until(() => client.model.conversations.length === 2)
+    seconds += 100
+    gate.resolve()
+    await response
+    const [{ at, key } = { at: 0, key: '' }] = await callsOf(client)
+    assert.equal(at, seconds)
+
+    receiver.errors.push(...Array.from({ length: 4 }, () => new Error('down')))
+    seconds += 100
+    assert.ok(await runSteps(client))
+    seconds += 61
+    assert.equal(await runSteps(client), null)
+    const [call] = await callsOf(client)
+    assert.equal(call?.status, 'failed')
+
+    // A person begins the time again.
+    for (let count = 3; count <= 4; count++) {
+      await runCommand(client, 'settle', key, 'retry')
+      assert.ok(await runSteps(client))
+      assert.equal(receiver.count('send'), count)
+      seconds += 61
+    }
   })
 
   test('is left to the process that has claimed it', async (context) => {
@@ -277,9 +397,161 @@ describe('a call in the turn', () => {
     await say(other, 'k1')
     assert.match(await stored(other), /may still be running/)
     assert.deepEqual(receiver.calls, [])
-    outboxOf(other).ended.add(outboxOf(client).id)
+    outboxOf(other).index = indexOf(() => true)
     await say(other, 'k')
     assert.equal(receiver.count('pay'), 1)
+  })
+
+  test('gets the result of its last try when the turn is repeated', async () => {
+    receiver.errors.push(new Error('reset'))
+    const client = makeClient([PAY, PAY, BROKEN, PAY, reply('Paid.')])
+    assert.equal((await say(client, 'k')).error, 'model_failed')
+    assert.equal((await say(client, 'k')).turn, 1)
+    assert.equal(receiver.count('pay'), 2)
+    assert.equal(new Set(receiver.calls.map(([, key]) => key)).size, 2)
+    assert.match(await history(client), /pay 2/)
+  })
+
+  test('gets a result for each call of the model when the turn is repeated', async () => {
+    receiver.errors.push(new Error('reset'))
+    const both = [PAY, PAY_AGAIN]
+    const client = makeClient([both, PAY, BROKEN, both, reply('Paid.')])
+    assert.equal((await say(client, 'k')).error, 'model_failed')
+    assert.equal((await say(client, 'k')).turn, 1)
+    assert.equal(receiver.count('pay'), 3)
+    assert.match(await history(client), /pay 2.*pay 3/)
+  })
+
+  test('has its key in each try of the turn, also without other records', async () => {
+    receiver.errors.push(new Rejected('Not now.'))
+    const client = makeClient([PAY, BROKEN, PAY, reply('ok')])
+    assert.equal((await say(client, 'k')).error, 'model_failed')
+    assert.equal((await say(client, 'k')).turn, 1)
+    assert.equal(new Set(receiver.calls.map(([, key]) => key)).size, 1)
+  })
+
+  for (const isPaid of [true, false]) {
+    const what = isPaid ? 'had its effect' : 'runs again'
+    test(`of an earlier turn that ${what} gives its result to this turn`, async () => {
+      receiver.errors.push(new Error('reset'))
+      receiver.hasReconcile = false
+      const client = makeClient([PAY, BROKEN, PAY, BROKEN, PAY, reply('ok'), PAY, reply('ok')])
+      await say(client, 'k1')
+      const [, key = ''] = receiver.calls[0]!
+      receiver.hasReconcile = true
+      if (isPaid) receiver.results.set(key, 'pay 1')
+      const count = isPaid ? 1 : 2
+      assert.equal((await say(client, 'k2')).error, 'model_failed')
+      await finish(client)
+      assert.equal((await say(client, 'k2')).turn, 1)
+      assert.equal(receiver.count('pay'), count)
+      assert.match(await history(client), new RegExp(`pay ${count}`))
+      await say(client, 'k3')
+      assert.equal(receiver.count('pay'), count + 1)
+    })
+  }
+
+  test('of a cancelled turn gives its result to the turn that waits for it', async () => {
+    const gate = Promise.withResolvers<void>()
+    receiver.gate = gate.promise
+    const client = makeClient([PAY, PAY, BROKEN, PAY, reply('ok')])
+    await cancel(client)
+    const next = say(client, 'k2')
+    await until(() => outboxOf(client).wanted.size > 0)
+    gate.resolve()
+    assert.equal((await next).error, 'model_failed')
+    assert.equal((await say(client, 'k2')).turn, 1)
+    assert.equal(receiver.count('pay'), 1)
+  })
+
+  test('that another process finishes gives its result to the next identical call', async () => {
+    const gate = Promise.withResolvers<void>()
+    receiver.gate = gate.promise
+    const client = makeClient([PAY])
+    await cancel(client)
+    const other = restart(client, PAY, reply('Later.'), PAY, reply('ok'))
+    await say(other, 'k2')
+    assert.match(await history(other), /may still be running/)
+    gate.resolve()
+    await finish(client)
+    await say(other, 'k3')
+    assert.equal(receiver.count('pay'), 1)
+    assert.match(await history(other), /pay 1/)
+  })
+
+  test('that a person has settled gives its result to the next identical call', async (context) => {
+    context.mock.method(console, 'log', () => {})
+    receiver.errors.push(new Error('reset'))
+    receiver.hasReconcile = false
+    const script = [PAY, BROKEN, PAY, PAY_OTHER, BROKEN, PAY, reply('ok'), PAY, reply('ok')]
+    const client = makeClient(script, { maxEffects: 1 })
+    await say(client)
+    const [, key = ''] = receiver.calls[0]!
+    await runCommand(client, 'settle', key, 'done', '--result', 'Paid by hand.')
+    assert.equal((await say(client, 'k')).error, 'model_failed')
+    assert.equal((await say(client, 'k')).turn, 1)
+    assert.equal(receiver.count('pay'), 1)
+    assert.match(await history(client), /Paid by hand/)
+    await say(client)
+    assert.equal(receiver.count('pay'), 2)
+  })
+
+  test('that a person has dropped is refused once', async (context) => {
+    context.mock.method(console, 'log', () => {})
+    receiver.errors.push(new Error('reset'))
+    receiver.hasReconcile = false
+    const client = makeClient([PAY, BROKEN, PAY, reply('ok'), PAY, reply('ok'), PAY, reply('ok')])
+    await say(client, 'k')
+    const [, key = ''] = receiver.calls[0]!
+    await runCommand(client, 'settle', key, 'drop')
+    await say(client)
+    await client.post({ prompt: 'Do it.', replace_turn: 1 }, { [SESSION]: 's' })
+    assert.equal(receiver.count('pay'), 1)
+    assert.match(await history(client), /A person decided that this must not run/)
+    await say(client)
+    assert.equal(receiver.count('pay'), 2)
+  })
+
+  test('that a person settles during its turn gives its result to that turn', async () => {
+    receiver.errors.push(new Error('reset'))
+    receiver.hasReconcile = false
+    const gate = Promise.withResolvers<void>()
+    const client = makeClient([PAY, PAY, [wait(gate.promise), PAY], reply('ok')])
+    const response = say(client)
+    await until(() => client.model.conversations.length === 3)
+    const [, key = ''] = receiver.calls[0]!
+    const outcome = { status: 'done', result: 'Paid by hand.', wanted: true } as const
+    outboxOf(client).outcomesOf('s').set(key, outcome)
+    gate.resolve()
+    assert.equal((await response).turn, 1)
+    assert.equal(receiver.count('pay'), 1)
+    assert.match(await history(client), /Paid by hand/)
+  })
+
+  test('is dropped neither by its own turn nor by another process', async () => {
+    const script = [PAY, PAY_OTHER, BROKEN, PAY_OTHER, PAY, reply('Paid.')]
+    const client = makeClient(script, { maxEffects: 1 })
+    assert.equal((await say(client, 'k')).error, 'model_failed')
+    const other = makeClient([], { maxEffectBytes: 1 }, client.runtime.sessions.store)
+    outboxOf(other).sessions = other.runtime.sessions
+    await outboxOf(other).save('s')
+    assert.equal((await say(client, 'k')).turn, 1)
+    assert.equal(receiver.count('pay'), 1)
+    assert.match(await history(client), /pay 1/)
+  })
+
+  test('with a large result is recorded without it', async () => {
+    receiver.ending = 'x'.repeat(500)
+    const script = [PAY, reply('ok'), PAY, BROKEN, PAY, reply('ok')]
+    const client = makeClient(script, { maxEffectBytes: 400 })
+    await say(client)
+    assert.match(await history(client), /pay 1x{500}/)
+    const [call] = await callsOf(client)
+    assert.equal(call?.result, 'The result was too large to be recorded.')
+    assert.equal((await say(client, 'k')).error, 'model_failed')
+    assert.equal((await say(client, 'k')).turn, 2)
+    assert.equal(receiver.count('pay'), 2)
+    assert.match(await history(client), /too large to be recorded/)
   })
 
   test('is refused at the limits, and old results are dropped', async (context) => {

@@ -10,6 +10,8 @@ export class Receiver {
   /** Results by key, for `reconcile`. */
   readonly results = new Map<string, string>()
   hasReconcile = true
+  /** The end of each result. */
+  ending = ''
   /** Calls wait for this promise. */
   gate: Promise<unknown> = Promise.resolve()
   /** The number of calls that have begun. */
@@ -21,7 +23,7 @@ export class Receiver {
     this.calls.push([tool, key])
     const error = this.errors.shift()
     if (error) throw error
-    const result = `${tool} ${this.calls.length}`
+    const result = `${tool} ${this.calls.length}${this.ending}`
     this.results.set(key, result)
     return result
   }

@@ -2,19 +2,12 @@
 
 import type { Data, Stage } from '../sessions/sessions.ts'
 import { canonical, type EffectFunction } from './functions.ts'
-import { now, type Outbox, unknown } from './outbox.ts'
-import { type Call, digestOf, isOpen, keyOf, NAME, newId, readCall } from './records.ts'
-import { type Section, SKEW_SECONDS, type Status } from './records.ts'
+import { identityOf, type Kept, keptOf, now, type Outbox, unknown } from './outbox.ts'
+import { adopt, type Call, digestOf, isOf, isOpen, keyOf, NAME, newId } from './records.ts'
+import { readCall, type Section, SKEW_SECONDS, type Status } from './records.ts'
 
 const DONE = 'Done after the turn was saved: '
 const FAILED = 'This failed after the turn was saved, and is not retried: '
-
-/** The data of a turn that it keeps while it waits for approvals. */
-export interface Kept {
-  scheduled: Call[]
-  /** The number of calls by digest. */
-  ordinals: Record<string, number>
-}
 
 /** Records the calls of effects of a running turn. */
 export class TurnCalls {
@@ -46,16 +39,15 @@ export class TurnCalls {
     return results
   }
 
-  /** The turn: its idempotency key, or its number. A repeated turn has the same identity. */
   get #identity(): string {
-    const { key, turn } = this.#stage
-    return key === null ? `turn ${turn.number}` : `key ${key}`
+    return identityOf(this.#stage)
   }
 
   get #kept(): Kept {
-    const { kept } = this.#stage.turn
-    kept[NAME] ??= { scheduled: [], ordinals: {} }
-    return kept[NAME] as Kept
+    const { turn } = this.#stage
+    const kept = keptOf(turn)
+    turn.kept[NAME] = kept
+    return kept
   }
 
   /** Record a call to run after the commit. Throws an Error above a limit. */
@@ -71,7 +63,9 @@ export class TurnCalls {
   }
 
   /**
-   * Run a call, or return the recorded result of this call in an earlier try of the turn.
+   * Run a call, or return the recorded result of an identical call.
+   *
+   * That call is of an earlier try of the turn, or its outcome was unknown to an earlier turn.
    *
    * Throws an Error if the outcome of an earlier call is unknown, above a limit, or if the start of
    * the call cannot be saved. The end of the turn does not stop a started call.
@@ -81,7 +75,7 @@ export class TurnCalls {
     this.#starting = starting.catch(() => {})
     const call = await starting
     const running = this.#outbox.running.get(call.key)
-    if (running) return await running
+    if (running) return await running.finally(() => this.#releaseOpen(call.key))
     if (call.status === 'failed') throw new Error(String(call.result))
     return call.result
   }
@@ -91,25 +85,19 @@ export class TurnCalls {
     const { session, turn } = this.#stage
     turn.signal.throwIfAborted()
     const digest = digestOf(effect.name, args)
-    const { ordinals } = this.#kept
-    const ordinal = ordinals[digest] ?? 0
-    ordinals[digest] = ordinal + 1
     const section = outbox.view(session)
-    const same = section.calls.filter((call) => call.kind === 'once' && call.digest === digest)
-    const isRepeated = (call: Call) => call.identity === this.#identity && call.ordinal === ordinal
-    // Another call whose outcome is unknown may have had the effect that this call wants.
-    const earlier =
-      same.find(isRepeated) ?? same.find((call) => isOpen(call) && !this.#runsBeside(call))
-    let call: Call
-    if (earlier) {
-      call = earlier
-      if (!isOpen(call) || outbox.running.has(call.key)) return call
-      await this.#resolve(effect, call)
-      if (!isOpen(call)) return call
+    let call = this.#find(section, digest)
+    if (call) {
+      const isRunning = outbox.running.has(call.key)
+      if (isOpen(call) && !isRunning) await this.#resolve(effect, call)
+      this.#use(call.key)
+      if (isRunning && !isOf(call, this.#identity)) outbox.wanted.add(call.key)
+      if (isRunning || !isOpen(call)) return call
+      adopt(call, this.#identity)
     } else {
-      const key = keyOf(section, this.#identity, digest, ordinal)
-      call = { ...this.#newCall(effect, args, key, 'started'), ordinal }
+      call = this.#newCall(effect, args, this.#newKey(section, digest), 'started')
       this.#checkRoom(section, call)
+      this.#use(call.key)
     }
     call.status = 'started'
     call.at = now()
@@ -119,9 +107,41 @@ export class TurnCalls {
     return call
   }
 
-  /** Whether a call of this turn is running: the model has asked for two calls. */
-  #runsBeside({ identity, key }: Call): boolean {
-    return identity === this.#identity && this.#outbox.running.has(key)
+  /** Return the recorded call whose outcome an identical call gets. */
+  #find({ calls }: Section, digest: string): Call | undefined {
+    const { used } = this.#kept
+    const same = calls.filter((call) => call.kind === 'once' && call.digest === digest)
+    const unused = same.filter(({ key }) => !used.includes(key))
+    // The model has asked for two calls.
+    const runsBeside = ({ key }: Call) => used.includes(key) && this.#outbox.running.has(key)
+    return (
+      unused.find((call) => isOf(call, this.#identity)) ??
+      // A call whose outcome is unknown may have had the effect that this call wants.
+      same.find((call) => isOpen(call) && !runsBeside(call)) ??
+      unused.find(({ wanted }) => wanted)
+    )
+  }
+
+  /** Return the first key that this try of the turn has not used and no call has. */
+  #newKey(section: Section, digest: string): string {
+    const taken = new Set([...this.#kept.used, ...section.calls.map(({ key }) => key)])
+    for (let number = 0; ; number++) {
+      const key = keyOf(section, this.#identity, digest, number)
+      if (!taken.has(key)) return key
+    }
+  }
+
+  #use(key: string): void {
+    const { used } = this.#kept
+    if (!used.includes(key)) used.push(key)
+  }
+
+  /** Let the next identical call get an outcome that is not known yet. */
+  #releaseOpen(key: string): void {
+    const { calls } = this.#outbox.view(this.#stage.session)
+    const kept = this.#kept
+    const isUnknown = calls.some((call) => call.key === key && isOpen(call))
+    if (isUnknown) kept.used = kept.used.filter((other) => other !== key)
   }
 
   /**
@@ -145,7 +165,9 @@ export class TurnCalls {
     const isUnknown = outcome.status === 'unknown'
     // The process of a call that may run can still record the outcome.
     if (isUnknown && mayRun) throw new Error(unknown(call))
-    outbox.outcomesOf(id).set(call.key, outcome)
+    // If this turn fails, its repetition finds the outcome of a call of another turn.
+    const wanted = !isOf(call, this.#identity)
+    outbox.outcomesOf(id).set(call.key, { ...outcome, wanted })
     if (isUnknown) throw new Error(unknown(call))
     call.status = 'done'
     call.result = outcome.result
@@ -168,8 +190,9 @@ export class TurnCalls {
   /** Throw an Error if the limits leave no room for a call. */
   #checkRoom(section: Section, call: Call): void {
     const { maxEffects, maxEffectBytes } = this.#outbox.settings
-    for (const other of [...this.#kept.scheduled, call]) section.put(other)
-    if (section.makeRoom(maxEffects, maxEffectBytes)) return
+    const { scheduled: own, used } = this.#kept
+    for (const other of [...own, call]) section.put(other)
+    if (section.makeRoom(maxEffects, maxEffectBytes, this.#identity, used)) return
     const limits = `MAX_EFFECTS=${maxEffects}, MAX_EFFECT_BYTES=${maxEffectBytes}`
     const problem = 'this session has too many open effects, or their arguments are too large'
     throw new Error(`${call.tool} did not run: ${problem} (${limits}).`)

@@ -8,7 +8,7 @@ import { InProcess } from '../sessions/session_store.ts'
 import type { LastTurn, Records, Session, Stage } from '../sessions/sessions.ts'
 import { TurnCalls } from './calls.ts'
 import { FUNCTIONS, IN_TURN } from './functions.ts'
-import { Outbox, scheduledIn } from './outbox.ts'
+import { keptOf, Outbox } from './outbox.ts'
 import type { EffectSettings } from './settings.ts'
 
 const NOT_STORED =
@@ -75,6 +75,6 @@ export class Effects extends Capability<EffectSettings> {
     for (const { key, tool, status, result } of IN_TURN.get(turn)?.shown ?? []) {
       turn.emit(new Data('effect', { key, tool, status, result })).catch(() => {}) // gone
     }
-    if (scheduledIn(turn).length > 0) this.outbox.watch(turn.sessionId)
+    if (keptOf(turn).scheduled.length > 0) this.outbox.watch(turn.sessionId)
   }
 }

@@ -8,7 +8,7 @@ import { CommandError } from '../findings.ts'
 import { InProcess } from '../sessions/session_store.ts'
 import { Sessions, type Snapshot } from '../sessions/sessions.ts'
 import { Effects } from './capability.ts'
-import { now, type Outbox, type Outcome } from './outbox.ts'
+import { COMMAND, now, type Outbox, type Outcome } from './outbox.ts'
 import { Section, SKEW_SECONDS } from './records.ts'
 import type { EffectSettings } from './settings.ts'
 
@@ -148,9 +148,10 @@ async function settle(
 }
 
 function outcomeOf(decision: string, isOnce: boolean, result: string): Outcome {
-  if (decision === 'done') return { status: 'done', result }
+  if (decision === 'done') return { status: 'done', result, wanted: isOnce }
   if (decision === 'retry') return { status: isOnce ? 'removed' : 'scheduled' }
-  return { status: 'failed', result: 'A person decided that this must not run.' }
+  const reason = 'A person decided that this must not run.'
+  return { status: 'failed', result: reason, wanted: isOnce }
 }
 
 /** Yield the named sessions that exist, or all. */
@@ -190,6 +191,7 @@ async function withOutbox<T>(
   const capabilities = await app.loadCapabilities()
   const own = capabilities.find((capability) => capability instanceof Effects)!
   const { outbox, settings } = own
+  outbox.id = COMMAND + outbox.id
   for (const capability of capabilities) {
     const store = capability.sessionStore?.()
     if (!store || store instanceof InProcess) continue

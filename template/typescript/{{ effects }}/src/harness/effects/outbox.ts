@@ -11,7 +11,6 @@ import { TimeoutError, withinTime } from '../deadline.ts'
 import { describe, log, logUnexpected, placeOf } from '../log.ts'
 import type { LastTurn, Records, Session, Sessions } from '../sessions/sessions.ts'
 import type { Snapshot, Stage } from '../sessions/sessions.ts'
-import type { Kept } from './calls.ts'
 import { canonical, type EffectFunction, FUNCTIONS, Rejected } from './functions.ts'
 import { type Call, NAME, newId, readCall, Section, SKEW_SECONDS } from './records.ts'
 import type { EffectSettings } from './settings.ts'
@@ -19,7 +18,11 @@ import type { EffectSettings } from './settings.ts'
 const FIRST_PAUSE = 0.5 // seconds; each further pause is twice as long
 const MAX_PAUSE = 30
 const MAX_PAUSES = 10 // after failures of the store; later, the next opening continues
+/** The prefix of the ids of commands, which have no heartbeat in the index. */
+export const COMMAND = 'command-'
 const NOT_JSON = 'The call is done. Its result could not be recorded.'
+const TOO_LARGE = 'The result was too large to be recorded.'
+const MAX_REASON_CHARS = 1000
 
 /** The sessions with open effects, for all processes. Methods do not throw. */
 export interface Index {
@@ -35,20 +38,30 @@ export interface Index {
 export interface Outcome {
   readonly status: 'done' | 'failed' | 'unknown' | 'removed' | 'scheduled'
   readonly result?: unknown
+  /** Whether the next identical call gets it. */
+  readonly wanted?: boolean
+}
+
+/** The data of a turn that it keeps while it waits for approvals. */
+export interface Kept {
+  scheduled: Call[]
+  /** The keys of the calls of `once` that this try has started, or whose outcomes it has got. */
+  used: string[]
 }
 
 /** The effects of a process. */
 export class Outbox {
-  readonly id = newId()
+  /** The id of this process, as an owner of calls. */
+  id = newId()
   readonly settings: EffectSettings
   sessions!: Sessions
   index: Index | undefined
   /** Running calls of `once` by key. */
   readonly running = new Map<string, Promise<unknown>>()
+  /** Keys of running calls whose outcomes a later turn gets. */
+  readonly wanted = new Set<string>()
   /** The work of this process by session. */
   readonly workers = new Map<string, Promise<void>>()
-  /** Processes that are known to have ended. */
-  readonly ended = new Set<string>()
   /** The stages of the running turns by session. */
   readonly #stages = new Map<string, Stage>()
   /** Outcomes that no save has, by session and key. */
@@ -60,10 +73,12 @@ export class Outbox {
   readonly #working = new Set<string>()
   /** The sessions to watch when their worker ends. */
   readonly #again = new Set<string>()
-  /** The sessions whose next save claims their calls. */
-  readonly #claims = new Set<string>()
+  /** The sessions whose next save claims their calls, and the process whose claim has ended. */
+  readonly #claims = new Map<string, string>()
   /** The sessions whose calls this process has claimed. */
   readonly #owned = new Set<string>()
+  /** The first try of the call that a session has tried last. */
+  readonly #firstTries = new Map<string, { readonly key: string; readonly at: number }>()
   readonly #reported = new Set<string>()
   readonly #closing = new AbortController()
   /** Aborts when the process ends, whatever still runs. */
@@ -115,10 +130,18 @@ export class Outbox {
       const outcome = outcomes.get(call.key)
       if (!outcome || outcome.status === 'removed' || call.status === 'done') continue
       call.status = outcome.status
-      call.result = outcome.result ?? null
+      call.result = this.#recorded(outcome)
+      if (outcome.wanted) call.wanted = true
       if (call.status === 'done') call.arguments = {}
       if (call.status === 'scheduled') call.at = now() // a person wants a retry
     }
+  }
+
+  /** Return a result or a reason as it is recorded. */
+  #recorded({ status, result = null }: Outcome): unknown {
+    if (status === 'failed') return String(result).slice(0, MAX_REASON_CHARS)
+    const size = Buffer.byteLength(canonical(result))
+    return size > this.settings.maxEffectBytes / 4 ? TOO_LARGE : result
   }
 
   /** Update the records before a save; `turn` commits its calls and has shown `shown`. */
@@ -129,13 +152,14 @@ export class Outbox {
     shown: ReadonlySet<string>,
   ): void {
     const { records } = last
-    const added = scheduledIn(turn).map(readCall)
+    const stage = this.#stages.get(id)
+    const added = keptOf(turn).scheduled.map(readCall)
     const isChanged = added.length > 0 || this.#starts.get(id)?.size || this.#outcomes.get(id)?.size
     if (!(NAME in records) && !isChanged) return
     const section = this.#read(id, records)
     const { fields } = section
     this.#merge(id, section)
-    const isForeign = this.#isForeign(section)
+    const isForeign = section.isOfOther(this.id, now()) && this.#claims.get(id) !== fields.owner
     if (!isForeign) {
       // A turn that is replaced or taken back must not have effects.
       const number = turn ? turn.number - 1 : last.turn
@@ -143,8 +167,14 @@ export class Outbox {
       section.remove(new Set(later.map(({ key }) => key)))
     }
     section.remove(shown)
-    for (const call of added) section.put(call)
-    section.makeRoom(this.settings.maxEffects, this.settings.maxEffectBytes)
+    for (const call of added) section.put({ ...call, at: now() })
+    if (stage) {
+      // Only the process of the turn knows which calls must stay.
+      const { maxEffects, maxEffectBytes } = this.settings
+      const { used } = keptOf(stage.turn)
+      if (turn) section.commit(identityOf(stage), used)
+      section.makeRoom(maxEffects, maxEffectBytes, identityOf(stage), used)
+    }
     fields.open = section.scheduled.length
     const isReleased = this.#closing.signal.aborted && fields.owner === this.id
     const isClaimed = !isForeign && (added.length > 0 || this.#claims.has(id))
@@ -155,19 +185,13 @@ export class Outbox {
       fields.until = now() + 2 * this.settings.effectTimeoutSeconds + SKEW_SECONDS
       this.#owned.add(id)
     }
-    delete records[NAME]
-    if (section.calls.length > 0) records[NAME] = section.toJSON()
-  }
-
-  /** Whether another process may be running the scheduled calls. */
-  #isForeign(section: Section): boolean {
-    return !this.ended.has(section.fields.owner) && section.isOfOther(this.id, now())
+    records[NAME] = section.toJSON()
   }
 
   /** Whether another process is known to have ended. */
   async hasEnded(owner: string): Promise<boolean> {
-    if (await this.index?.hasEnded(owner)) this.ended.add(owner)
-    return this.ended.has(owner)
+    if (owner.startsWith(COMMAND)) return false
+    return (await this.index?.hasEnded(owner)) ?? false
   }
 
   /** Save the starts and outcomes of a session. Throws AgentError. */
@@ -247,7 +271,8 @@ export class Outbox {
         outcome = await this.resolve(id, effect, call)
       }
     }
-    this.outcomesOf(id).set(call.key, outcome)
+    const wanted = this.wanted.delete(call.key)
+    this.outcomesOf(id).set(call.key, { ...outcome, wanted })
     try {
       await this.save(id)
     } catch (error) {
@@ -355,7 +380,7 @@ export class Outbox {
     const { owner, until } = section.fields
     const outcomes = this.#outcomes.get(sessionId)
     const [next] = section.scheduled.filter(({ key }) => !outcomes?.has(key))
-    const isForeign = this.#isForeign(section) && !(await this.hasEnded(owner))
+    const isForeign = section.isOfOther(this.id, now()) && !(await this.hasEnded(owner))
     if (outcomes?.size && (isForeign || !next)) {
       await this.save(sessionId)
       return 0
@@ -367,10 +392,12 @@ export class Outbox {
     if (isForeign) return Math.min(until + SKEW_SECONDS - now(), MAX_PAUSE)
     const { effectTimeoutSeconds } = this.settings
     if (owner === this.id && until >= now() + effectTimeoutSeconds) {
-      return await this.#try(sessionId, snapshot.app_data.actor, next)
+      const pause = await this.#try(sessionId, snapshot.app_data.actor, next)
+      if (pause > 0 && outcomes?.size) await this.save(sessionId)
+      return pause
     }
     await this.index?.add(sessionId, 2 * effectTimeoutSeconds)
-    this.#claims.add(sessionId)
+    this.#claims.set(sessionId, owner)
     try {
       await this.save(sessionId)
     } finally {
@@ -389,6 +416,9 @@ export class Outbox {
       this.report(sessionId, call, 'the parameters of the function have changed, so it waits')
       return MAX_PAUSE
     }
+    const earlier = this.#firstTries.get(sessionId)
+    const first = earlier?.key === call.key ? earlier : { key: call.key, at: now() }
+    this.#firstTries.set(sessionId, first)
     let outcome: Outcome
     try {
       const result = await this.#call(sessionId, actor, effect, call)
@@ -400,7 +430,7 @@ export class Outbox {
       } else {
         const reason = describe(error)
         log('WARNING', `effect ${call.tool} ${call.key}: ${reason}${placeOf(error)}`)
-        const age = now() - call.at
+        const age = now() - Math.max(call.at, first.at)
         if (age < this.settings.effectRetrySeconds) {
           return randomly(Math.min(Math.max(FIRST_PAUSE, age / 2), MAX_PAUSE))
         }
@@ -426,6 +456,7 @@ export class Outbox {
 
   async #finish(sessionId: string): Promise<void> {
     this.#owned.delete(sessionId)
+    this.#firstTries.delete(sessionId)
     if (!this.#stages.has(sessionId)) await this.index?.remove(sessionId)
   }
 
@@ -472,10 +503,14 @@ export function now(): number {
   return Date.now() / 1000
 }
 
-/** Return the calls that a turn has scheduled. */
-export function scheduledIn(turn: Turn | undefined): readonly Call[] {
-  const kept = turn?.kept[NAME] as Kept | undefined
-  return kept?.scheduled ?? []
+/** Return the data that a turn keeps. */
+export function keptOf(turn: Turn | undefined): Kept {
+  return { scheduled: [], used: [], ...(turn?.kept[NAME] as Partial<Kept> | undefined) }
+}
+
+/** Return the idempotency key or the number of a turn; a repeated turn has the same identity. */
+export function identityOf({ key, turn }: Stage): string {
+  return key === null ? `turn ${turn.number}` : `key ${key}`
 }
 
 /** Return the number of scheduled calls in the records of a session. */

@@ -4,6 +4,7 @@
 // its result. A call of `once` stays until other calls need its room.
 
 import { createHash, randomUUID } from 'node:crypto'
+import { isDeepStrictEqual } from 'node:util'
 
 import { z } from 'zod'
 
@@ -24,18 +25,27 @@ const CALL = z.looseObject({
   digest: z.string(), // of the tool and the arguments
   turn: z.int(),
   identity: z.string(), // of the turn: "key " and its idempotency key, or "turn " and its number
-  ordinal: z.int().default(0), // among the calls of a turn with the same digest
   status: z.enum(['scheduled', 'started', 'unknown', 'done', 'failed']),
   at: z.number(), // when it was scheduled or started
   result: z.unknown().default(null), // JSON; the reason if it failed
   owner: z.string().default(''), // the process that runs a started call
   until: z.number().default(0), // the end of its time limit
+  adopters: z.array(z.string()).default([]), // identities of later turns that got the outcome
+  wanted: z.boolean().default(false), // the next identical call gets the outcome
 })
 export type Call = z.infer<typeof CALL>
 export type Status = Call['status']
 
 /** The default values, which are not saved. */
-const DEFAULTS = { ordinal: 0, result: null, owner: '', until: 0, open: 0 }
+const DEFAULTS: Record<string, unknown> = {
+  calls: [],
+  result: null,
+  owner: '',
+  until: 0,
+  adopters: [],
+  wanted: false,
+  open: 0,
+}
 
 const SECTION = z.looseObject({
   id: z.string().default(newId), // part of each key of `once`
@@ -75,6 +85,18 @@ export class Section {
     this.fields.calls = this.calls.filter(({ key }) => !keys.has(key))
   }
 
+  /** Note that the turn with this identity ends with the outcomes of the calls `used`. */
+  commit(turn: string, used: readonly string[]): void {
+    for (const call of this.calls.filter(({ kind }) => kind === 'once')) {
+      if (isOpen(call)) {
+        call.wanted = true
+      } else if (used.includes(call.key)) {
+        call.wanted = false
+        adopt(call, turn)
+      }
+    }
+  }
+
   /** Whether another process may be running the scheduled calls. */
   isOfOther(owner: string, now: number): boolean {
     const { fields } = this
@@ -84,15 +106,17 @@ export class Section {
   /**
    * Drop results of `once`, the oldest first, until the limits hold; return whether they do.
    *
-   * Only calls with a result may be dropped.
+   * Only calls with a result may be dropped, and no call of the running turn: it has this identity
+   * and the outcomes of the calls `used`.
    */
-  makeRoom(count: number, size: number): boolean {
+  makeRoom(count: number, size: number, turn: string, used: readonly string[]): boolean {
     let excess = this.calls.reduce((sum, call) => sum + sizeOf(call), 0) - size
     let number = this.calls.length - count
     const dropped = new Set<string>()
     for (const call of this.calls) {
       if (excess <= 0 && number <= 0) break
       if (call.kind !== 'once' || isOpen(call)) continue
+      if (isOf(call, turn) || used.includes(call.key)) continue
       dropped.add(call.key)
       excess -= sizeOf(call)
       number--
@@ -117,16 +141,24 @@ export function isOpen({ status }: Call): boolean {
   return status !== 'done' && status !== 'failed'
 }
 
+/** Whether a call is of the turn with this identity, or the turn got its outcome. */
+export function isOf({ identity, adopters }: Call, turn: string): boolean {
+  return identity === turn || adopters.includes(turn)
+}
+
+/** Note that the turn with this identity got the outcome of a call. */
+export function adopt(call: Call, turn: string): void {
+  if (!isOf(call, turn)) call.adopters = [...call.adopters, turn]
+}
+
 /** Return the number of bytes that count against MAX_EFFECT_BYTES. */
 function sizeOf(call: Call): number {
   return Buffer.byteLength(canonical([call.arguments, call.result]))
 }
 
 function withoutDefaults(fields: object): object {
-  const isDefault = ([name, value]: [string, unknown]) => {
-    return Object.entries(DEFAULTS).some(([other, unset]) => name === other && value === unset)
-  }
-  return Object.fromEntries(Object.entries(fields).filter((field) => !isDefault(field)))
+  const isSet = ([name, value]: [string, unknown]) => !isDeepStrictEqual(value, DEFAULTS[name])
+  return Object.fromEntries(Object.entries(fields).filter(isSet))
 }
 
 /** Return a random id of 32 hex digits. */
@@ -139,9 +171,9 @@ export function digestOf(tool: string, args: string): string {
   return sha256(`${tool}\n${args}`)
 }
 
-/** Return the key of a call of `once`: a repetition of its turn has the same key. */
-export function keyOf(section: Section, identity: string, digest: string, ordinal: number): string {
-  return sha256(canonical([section.fields.id, identity, digest, ordinal])).slice(0, 32)
+/** Return the key of a call of `once`: a repetition of its turn has the same keys. */
+export function keyOf(section: Section, identity: string, digest: string, number: number): string {
+  return sha256(canonical([section.fields.id, identity, digest, number])).slice(0, 32)
 }
 
 function sha256(text: string): string {
