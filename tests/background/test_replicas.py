@@ -274,6 +274,33 @@ def test_the_events_of_an_ended_session_are_deleted(chat: Background, one: Repli
     wait_for("a deletion", lambda: not [*store.client.scan_iter(match=pattern)])
 
 
+def test_a_session_that_another_replica_ended_has_no_events(
+    chat: Background, two: Replica
+) -> None:
+    chat.begin("One.")
+    assert chat.follow(server=two.server).rest()[-1].name == "done"
+    assert chat.follow().status == 200
+    assert chat.on(two.server).end().status == 200
+    wait_for("a deletion", lambda: chat.follow().status == 404)
+
+
+def test_a_turn_with_unwritten_events_is_followed_although_valkey_does_not_have_it(
+    chat: Background, one: Replica, gate: threading.Event
+) -> None:
+    chat.begin("One.", ["a", Hold(gate), "b"])
+    reader = chat.follow()
+    assert reader.next()
+    store = one.home.store
+    assert isinstance(store, ValkeyStore)
+    one.proxy.refuse()
+    for key in store.client.scan_iter(match=f"*{chat.session}*"):
+        store.client.delete(key)
+    gate.set()
+    assert reader.rest()[-1].error == "store_unavailable"
+    one.proxy.reset()
+    assert chat.follow().rest()[-1].error == "store_unavailable"
+
+
 def test_a_cluster(
     agents: Agents, provider: Provider, gate: threading.Event, tmp_path: Path
 ) -> None:

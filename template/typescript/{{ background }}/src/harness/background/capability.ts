@@ -35,6 +35,8 @@ export interface SharedRecordings {
   /**
    * Return the recording of the actor's newest turn in a session, or undefined.
    *
+   * If the store has none, a recording of this process counts until all its events are written.
+   *
    * Throws AgentError: `session_forbidden` if only other actors have recordings,
    * `store_unavailable`, or `draining`.
    */
@@ -159,7 +161,7 @@ export class Background extends Capability<BackgroundSettings> {
     if (local?.state === 'running') return local
     const found = this.shared ? await this.#findShared(this.shared, sessionId, actor, local) : local
     if (found) return found
-    if (this.#recordings.has(sessionId)) throw new AgentError('session_forbidden')
+    if (!this.shared && this.#recordings.has(sessionId)) throw new AgentError('session_forbidden')
     const { sessions } = this.runtime
     const { last } = await sessions.read(sessionId, actor)
     const isOnlyHere = this.shared !== null || sessions.store instanceof InProcess
@@ -210,7 +212,7 @@ export class Background extends Capability<BackgroundSettings> {
     local: Recording | undefined,
   ): Promise<Recording | undefined> {
     try {
-      return (await shared.find(sessionId, actor)) ?? local
+      return await shared.find(sessionId, actor)
     } catch (error) {
       if (local && error instanceof AgentError && error.type === 'store_unavailable') return local
       throw error

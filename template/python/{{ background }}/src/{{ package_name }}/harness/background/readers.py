@@ -110,11 +110,16 @@ async def find(recordings: Recordings, key: Key) -> Recording | None:
 
     Raises AgentError `session_forbidden` if only another actor has turns in the session.
     """
+    session_id, _ = key
     recording = recordings.find(key)
-    if recordings.shared is None or (recording and not recording.is_ended):
+    if recording and not recording.is_ended:
+        return recording
+    if recordings.shared is None:
+        if recording is None and recordings.has(session_id):
+            raise AgentError("session_forbidden")
         return recording
     try:
-        return await recordings.shared.newest(key) or recording
+        return await recordings.shared.newest(key)
     except AgentError as error:
         if recording is None or error.type != "store_unavailable":
             raise

@@ -158,7 +158,8 @@ class Shared(Protocol):
     async def newest(self, key: Key) -> Recording | None:
         """Return the newest recording of a session and actor in all replicas, or None.
 
-        Its readers are disconnected when this process drains. Raises AgentError:
+        If the store has none, a recording of this process counts until all its events are written.
+        The readers are disconnected when this process drains. Raises AgentError:
         `session_forbidden` if only another actor has turns in the session, `store_unavailable`,
         or `draining`.
         """
@@ -246,7 +247,7 @@ class Recordings:
         recording = turn.recording
         recording.end()
         key = turn.key
-        is_newest = key is not None and self._get(key) is recording
+        is_newest = key is not None and self.find(key) is recording
         if not is_newest and not recording.readers:
             return
         loop = asyncio.get_running_loop()
@@ -260,15 +261,13 @@ class Recordings:
             self._drop(next(iter(self._ended.values())))
 
     def find(self, key: Key) -> Recording | None:
-        """Return the newest recording of a session and actor in this process.
+        """Return the newest recording of a session and actor in this process."""
+        session_id, actor = key
+        return self._newest.get(session_id, {}).get(actor)
 
-        Raises AgentError `session_forbidden` if only another actor has turns in the session.
-        """
-        if recording := self._get(key):
-            return recording
-        if key[0] in self._newest:
-            raise AgentError("session_forbidden")
-        return None
+    def has(self, session_id: str) -> bool:
+        """Whether this process has a recording of a session, of any actor."""
+        return session_id in self._newest
 
     def stop(self, key: Key) -> bool:
         """Cancel the turns of a session and actor; return whether one ran in this process."""
@@ -284,10 +283,6 @@ class Recordings:
                 self._drop(key)
         if self.shared:
             self.shared.forget(session_id)
-
-    def _get(self, key: Key) -> Recording | None:
-        session_id, actor = key
-        return self._newest.get(session_id, {}).get(actor)
 
     def _drop(self, key: Key) -> None:
         session_id, actor = key

@@ -153,8 +153,11 @@ export class SharedRecordings extends Capability<BackgroundSettings> implements 
 
   async find(sessionId: string, actor: string | null): Promise<Recording | undefined> {
     const found = await this.#find(sessionId, actor)
-    if (!found) return undefined
     const local = this.#background.findHere(sessionId, actor)
+    if (!found) {
+      const isUnwritten = [...this.#writers.values()].some((recording) => recording === local)
+      return isUnwritten ? local : undefined
+    }
     if (local?.turnId === found.turnId) return local
     if (this.#isDraining) throw new AgentError('draining')
     let copy = this.#copies.get(found.turnId)

@@ -146,10 +146,11 @@ class SharedRecordings(Capability):
 
     async def newest(self, key: Key) -> Recording | None:
         found = await self._find(key)
-        if found is None:
-            return None
-        turn_id, format = found
         local = self._recordings.find(key)
+        if found is None:
+            is_unwritten = any(recording is local for _, recording in self._written.values())
+            return local if is_unwritten else None
+        turn_id, format = found
         if local and local.turn_id == turn_id:
             return local
         if self._turns.is_draining:
