@@ -12,6 +12,7 @@ import pytest
 
 from tests.background.follower import Background
 from tests.conformance.chat import assert_failed, echoed
+from tests.conformance.client import KEY
 from tests.conformance.conftest import backing  # noqa: F401 (a fixture)
 from tests.conformance.provider import Provider
 from tests.conformance.steps import HANG, Flood, Hold
@@ -299,6 +300,25 @@ def test_a_turn_with_unwritten_events_is_followed_although_valkey_does_not_have_
     assert reader.rest()[-1].error == "store_unavailable"
     one.proxy.reset()
     assert chat.follow().rest()[-1].error == "store_unavailable"
+
+
+def test_a_stop_does_not_hide_that_the_outcome_is_unknown(
+    agents: Agents, provider: Provider, gate: threading.Event
+) -> None:
+    hasty = agents.hasty()
+    chat = Background(hasty.server, provider)
+    chat.begin("One.", ["a", Hold(gate), "b"], headers={KEY: "k"})
+    reader = chat.follow()
+    assert reader.next()
+    hasty.proxy.at_save = "hold reply"
+    gate.set()
+    hasty.proxy.wait_held()
+    hasty.proxy.mode = "hang"
+    assert chat.stop() is True
+    assert reader.rest()[-1].error == "store_unavailable"
+    hasty.proxy.reset()
+    chat.begin("One.", headers={KEY: "k"})
+    assert [event.data for event in chat.follow().rest()[:-1]] == ["ab"]
 
 
 def test_a_cluster(

@@ -184,16 +184,6 @@ class BackgroundTurn:
         self.published = asyncio.Event()  # other replicas know the turn
         self.stopping = asyncio.Event()
 
-    def append(self, event: bytes) -> None:
-        """Record an event. If a client stopped the turn, report its error as `turn_stopped`."""
-        recording = self.recording
-        if self.stopping.is_set():
-            if recording.format == "events" and event.startswith(b"event: error\n"):
-                event = format_error(recording.format, AgentError("turn_stopped"))
-            elif event.startswith(b'data: {"type":"error"'):
-                event = b'data: {"type":"abort"}\n\n'
-        recording.append(event)
-
 
 def format_error(format: Format, error: AgentError) -> bytes:
     """Return the last events of a failed turn."""
