@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,59 @@ def test_another_replica_stops_the_turn(
     chat.gone("One.")
     assert chat.stop(two.server) is False
     assert chat.say("Two.").turn == 1
+
+
+def test_a_stop_at_another_replica_cancels_no_other_turn_of_the_session(
+    chat: Background, two: Replica, gate: threading.Event
+) -> None:
+    chat.begin("One.", ["a", Hold(gate), "b"])
+    first = chat.follow()
+    assert first.next()
+    chat.begin("Two.")  # it waits for the first turn
+    assert chat.stop(two.server) is True
+    assert chat.follow(server=two.server).rest()[-1].error == "turn_stopped"
+    gate.set()
+    assert first.rest()[-1].name == "done"
+    assert chat.recalled() == [("user", "One."), ("assistant", "ab")]
+
+
+def test_a_reader_that_leaves_before_its_recording_is_found_leaves_nothing_behind(
+    agents: Agents, chat: Background, two: Replica, gate: threading.Event
+) -> None:
+    small = agents.fresh(two.home, MAX_READERS=1)
+    chat.begin("One.", ["a", Hold(gate), "b"])
+    assert small.server.get("/ping").status == 200
+    with frozen(two):
+        reader = chat.follow(server=small.server)
+        small.server.settle()
+        reader.leave()
+        small.server.settle()
+    time.sleep(1)  # the replica finds the recording
+    again = chat.follow(server=small.server)
+    assert again.status == 200
+    assert again.next()
+
+
+def test_a_reader_that_comes_when_a_replica_wants_to_stop_reading_is_not_cut_off(
+    one: Replica, two: Replica, provider: Provider, gate: threading.Event
+) -> None:
+    """A replica stops reading events two seconds after the last reader has left."""
+    chats = [Background(one.server, provider) for _ in range(12)]
+    for chat in chats:
+        chat.begin("One.", ["a", Hold(gate), "b"])
+    readers = [chat.follow(server=two.server) for chat in chats]
+    assert all(reader.next() for reader in readers)
+    left_at = time.monotonic()
+    for reader in readers:
+        reader.leave()
+    readers = []
+    for number, chat in enumerate(chats):
+        time.sleep(max(0, left_at + 1.7 + number / 20 - time.monotonic()))
+        readers.append(chat.follow(server=two.server))
+        assert readers[-1].next()
+    time.sleep(1)
+    gate.set()
+    assert [reader.rest()[-1].name for reader in readers] == ["done"] * len(readers)
 
 
 def test_another_actor_reads_and_stops_nothing_anywhere(
@@ -216,6 +270,26 @@ def test_a_replica_that_drains_sends_readers_of_other_turns_elsewhere(
         "done",
     ]
     assert own.follow(server=two.server).rest()[-1].name == "done"
+    agents.discard(ending)
+
+
+def test_a_replica_that_drains_serves_no_turn_that_another_replica_has_followed_up(
+    agents: Agents, chat: Background, two: Replica, gate: threading.Event
+) -> None:
+    ending = agents.fresh(two.home)
+    own = Background(ending.server, chat.provider)
+    own.begin("Own.", ["a", Hold(gate), "b"])
+    old = chat.on(ending.server)
+    old.begin("One.")
+    assert old.follow(server=two.server).rest()[-1].name == "done"
+    chat.begin("Two.", ["a", Hold(gate), "b"])
+    ending.server.signal(signal.SIGTERM)
+    others = (Background(ending.server, chat.provider) for _ in count())
+    wait_for("a drain", lambda: next(others).try_begin("Three.").status == 503)
+    assert_failed(old.post({"follow": True}), 503, "draining", chat.session)
+    assert own.follow().next()
+    gate.set()
+    assert ending.server.exit_code() == 0
     agents.discard(ending)
 
 

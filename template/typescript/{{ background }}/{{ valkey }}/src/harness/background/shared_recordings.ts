@@ -99,6 +99,8 @@ interface Copy {
   readonly recording: Recording
   /** Resolves when the recording has the events so far. Rejects with AgentError. */
   readonly loaded: PromiseWithResolvers<void>
+  /** The `performance.now()` when it last had readers, or one looked for it. */
+  usedAt: number
 }
 
 /** Keeps the events of background turns in Valkey, if it is configured. */
@@ -163,10 +165,11 @@ export class SharedRecordings extends Capability<BackgroundSettings> implements 
     let copy = this.#copies.get(found.turnId)
     if (!copy) {
       const recording = new Recording(found, this.settings.maxEventBytes)
-      copy = { recording, loaded: Promise.withResolvers() }
+      copy = { recording, loaded: Promise.withResolvers(), usedAt: performance.now() }
       this.#copies.set(found.turnId, copy)
       void this.#read(copy)
     }
+    copy.usedAt = performance.now()
     await copy.loaded.promise
     return copy.recording
   }
@@ -262,16 +265,14 @@ export class SharedRecordings extends Capability<BackgroundSettings> implements 
   }
 
   /** Copy the events of another replica's turn while it has readers. */
-  async #read({ recording, loaded }: Copy): Promise<void> {
+  async #read(copy: Copy): Promise<void> {
+    const { recording, loaded } = copy
     const { sessionId, turnId } = recording
     const keys = this.#keys(sessionId, `events:${turnId}`, `lease:${turnId}`)
-    let usedAt = performance.now()
-    let leasedAt = usedAt
+    let leasedAt = performance.now()
     let isLoaded = false
     try {
-      const isUsed = () => {
-        return recording.readers > 0 || performance.now() - usedAt < IDLE_SECONDS * 1000
-      }
+      const isUsed = () => performance.now() - copy.usedAt < IDLE_SECONDS * 1000
       while (recording.state === 'running' && isUsed()) {
         const [events, hasLease] = await this.#readPage(keys, recording.last).catch((error) => {
           if (!isLoaded) throw error
@@ -279,7 +280,7 @@ export class SharedRecordings extends Capability<BackgroundSettings> implements 
         })
         addTo(recording, events)
         const now = performance.now()
-        if (recording.readers > 0) usedAt = now
+        if (recording.readers > 0 || !isLoaded) copy.usedAt = now
         if (hasLease || events.length > 0) leasedAt = now
         if (events.length === PAGE) continue
         isLoaded = true

@@ -160,6 +160,7 @@ class SharedRecordings(Capability):
             copy = _Copy(Recording(turn_id, format, self.settings.max_event_bytes))
             self._copies[turn_id] = copy
             self._run(self._read(key[0], copy), self._readers)
+        copy.used_at = time.monotonic()
         await copy.loaded.wait()
         if copy.failure:
             raise copy.failure
@@ -243,12 +244,9 @@ class SharedRecordings(Capability):
         """Copy the events of another replica's turn while it has readers."""
         recording = copy.recording
         keys = self._keys(session_id, f"events:{recording.turn_id}", f"lease:{recording.turn_id}")
-        used_at = time.monotonic()
-        leased_at = used_at
+        leased_at = time.monotonic()
         try:
-            while not recording.is_ended and (
-                recording.readers or time.monotonic() - used_at < IDLE_SECONDS
-            ):
+            while not recording.is_ended and time.monotonic() - copy.used_at < IDLE_SECONDS:
                 try:
                     events, has_lease = await self._evaluate(READ, keys, recording.last, PAGE)
                 except AgentError as error:
@@ -258,7 +256,8 @@ class SharedRecordings(Capability):
                     events, has_lease = [], True
                 copy.add(events)
                 now = time.monotonic()
-                used_at = now if recording.readers else used_at
+                if recording.readers or not copy.loaded.is_set():
+                    copy.used_at = now
                 if has_lease or events:
                     leased_at = now
                 if len(events) == PAGE:
@@ -322,6 +321,7 @@ class _Copy:
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
+        self.used_at = time.monotonic()  # when it last had readers, or one looked for it
         self.loaded = asyncio.Event()  # the recording has the events so far
         self.failure: AgentError | None = None
 
