@@ -359,6 +359,22 @@ def test_a_session_that_another_replica_ended_has_no_events(
     wait_for("a deletion", lambda: chat.follow().status == 404)
 
 
+def test_a_session_that_another_actor_began_again_belongs_to_that_actor(
+    one: Replica, two: Replica, provider: Provider
+) -> None:
+    ada = Background(one.server, provider, actor="ada")
+    ada.begin("One.")
+    assert ada.follow(server=two.server).rest()[-1].name == "done"
+    assert ada.on(two.server).end().status == 200
+    wait_for("a deletion", lambda: ada.follow().status == 404)
+    bob = Background(two.server, provider, ada.session, "bob")
+    assert bob.say("Two.").turn == 1
+    assert bob.follow(server=one.server).status == 404
+    bob.begin("Three.")
+    assert bob.follow(server=one.server).rest()[-1].data["turn"] == 2
+    assert ada.follow().status == 403
+
+
 def test_a_turn_with_unwritten_events_is_followed_although_valkey_does_not_have_it(
     chat: Background, one: Replica, gate: threading.Event
 ) -> None:

@@ -123,6 +123,21 @@ def test_a_stopped_turn_is_not_saved(chat: Background, gate: threading.Event) ->
     assert chat.recalled() == echoed("Two.")
 
 
+def test_a_turn_that_is_stopped_while_it_waits_is_rejected(
+    chat: Background, gate: threading.Event
+) -> None:
+    running = chat.start("One.", ["a", Hold(gate), "b"])
+    assert running.event() == ("message", "a")
+    waiting = chat.send({"prompt": f"Two.{chat.tag}", "background": True})
+    while not chat.stop():
+        pass
+    assert_failed(waiting.reply(), 409, "turn_stopped", chat.session)
+    assert chat.follow().status == 404
+    gate.set()
+    assert running.reply().turn == 1
+    assert chat.recalled() == [("user", "One."), ("assistant", "ab")]
+
+
 def test_a_failure_is_the_last_event(chat: Background) -> None:
     chat.begin("One.", ["a", CUT])
     a, failure = chat.follow().rest()

@@ -135,13 +135,12 @@ export class Detached {
 
   /** Cancel the turn, as if its client had left. */
   stop(): void {
-    this.begun.resolve()
     this.response.emit('close')
   }
 
   /** Handle the end of a turn: a cancelled turn sends no event. */
   finish(turn: Turn): void {
-    if (turn !== this.#turn || turn.outcome !== 'cancelled') return
+    if (turn !== this.#turn || !this.#isCancelled) return
     this.#recording?.append(toEvent(new BackgroundError('turn_stopped'), this.#format))
     this.#connection.destroy()
   }
@@ -149,11 +148,18 @@ export class Detached {
   /** Whether the agent has rejected the turn before it began. */
   get isRejected(): boolean {
     if (!this.#recording) return true
-    return this.#recording.state === 'ended' && this.response.statusCode >= 400
+    const isFailure = this.response.statusCode >= 400 || this.#isCancelled
+    return this.#recording.state === 'ended' && isFailure
   }
 
-  /** Send the response of a rejected turn to the client. */
+  /** Whether a client stopped the turn before its commit. */
+  get #isCancelled(): boolean {
+    return this.#turn?.outcome === 'cancelled'
+  }
+
+  /** Send the response of a rejected turn. Throws BackgroundError `turn_stopped`. */
   sendTo(response: ServerResponse): void {
+    if (this.#isCancelled) throw new BackgroundError('turn_stopped')
     this.copyHead(response)
     response.end(this.#text)
   }
@@ -180,7 +186,7 @@ export class Detached {
     if (recording?.state === 'running') {
       // A status with an error instead of events.
       if (this.#text) recording.append(errorEvent(this.#text))
-      const isCut = !this.response.writableFinished && this.#turn?.outcome !== 'cancelled'
+      const isCut = !this.response.writableFinished && !this.#isCancelled
       if (isCut) recording.append(toEvent(new AgentError('internal_error'), this.#format))
       recording.end()
     }

@@ -8,12 +8,14 @@ import type { BackgroundSettings } from './settings.ts'
 const ENDED = 16 // ended turns of the maximum size
 const OVERHEAD = 1000 // bytes of a recording without events
 
-/** The recordings by session and actor: the newest turn replaces the ended turns before it. */
+type Limits = Pick<BackgroundSettings, 'maxEventBytes' | 'eventSeconds'>
+
+/** The newest recording of each session and actor. */
 export class Recordings {
-  readonly #running = new Set<Recording>()
+  readonly #running = new Map<string, Recording>()
   readonly #ended: LRUCache<string, Recording>
 
-  constructor({ maxEventBytes, eventSeconds }: BackgroundSettings) {
+  constructor({ maxEventBytes, eventSeconds }: Limits) {
     this.#ended = new LRUCache({
       maxSize: ENDED * (maxEventBytes + OVERHEAD),
       sizeCalculation: ({ bytes }) => bytes + OVERHEAD,
@@ -21,16 +23,17 @@ export class Recordings {
     })
   }
 
-  /** Add a recording, and keep it for some time after its end. */
+  /** Add the recording of a newer turn, and keep it for some time after its end. */
   add(recording: Recording): void {
-    const { sessionId, actor } = recording
-    this.#ended.delete(keyOf(sessionId, actor))
-    this.#running.add(recording)
+    const key = keyOf(recording.sessionId, recording.actor)
+    this.#ended.delete(key)
+    this.#running.set(key, recording)
     const keep = () => {
       if (recording.state === 'running') return
       recording.off('change', keep)
-      this.#running.delete(recording)
-      this.#ended.set(keyOf(sessionId, actor), recording)
+      if (this.#running.get(key) !== recording) return // a newer turn has replaced it
+      this.#running.delete(key)
+      this.#ended.set(key, recording)
     }
     recording.on('change', keep)
     keep()
@@ -38,14 +41,13 @@ export class Recordings {
 
   /** Return the recording of the actor's newest turn in a session. */
   find(sessionId: string, actor: string | null): Recording | undefined {
-    const isMatch = (recording: Recording) =>
-      recording.sessionId === sessionId && recording.actor === actor
-    return [...this.#running].findLast(isMatch) ?? this.#ended.get(keyOf(sessionId, actor))
+    const key = keyOf(sessionId, actor)
+    return this.#running.get(key) ?? this.#ended.get(key)
   }
 
   /** Whether there is a recording of a session, of any actor. */
   has(sessionId: string): boolean {
-    const recordings = [...this.#running, ...this.#ended.values()]
+    const recordings = [...this.#running.values(), ...this.#ended.values()]
     return recordings.some((recording) => recording.sessionId === sessionId)
   }
 
