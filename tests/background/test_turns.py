@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.auth.issuer import Issuer
-from tests.background.follower import Background, Event
+from tests.background.follower import Background, Event, end_of_head
 from tests.conformance.chat import assert_failed, echoed
 from tests.conformance.client import KEY, Exchange
 from tests.conformance.provider import Provider
@@ -62,6 +62,13 @@ def test_a_reader_continues_after_its_last_event(chat: Background) -> None:
         None, chat.headers, method="GET", path=f"/invocations/{chat.session}/events"
     )
     assert get.reply().body == chat.post({"follow": True}).body
+
+
+def test_head_is_answered_at_once(chat: Background, gate: threading.Event) -> None:
+    chat.begin("One.", ["a", Hold(gate), "b"])
+    path = f"/invocations/{chat.session}/events"
+    assert end_of_head(chat.server, path, chat.headers) == 200
+    gate.set()
 
 
 def test_two_readers_and_a_slow_one_see_the_same(chat: Background, gate: threading.Event) -> None:

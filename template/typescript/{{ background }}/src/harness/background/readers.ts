@@ -44,6 +44,7 @@ export async function stream(
   if (response.destroyed) return // the client left while the recording was found
   response.once('close', () => left.abort())
   response.writeHead(200, headers)
+  if (response.req.method === 'HEAD') return void response.end()
   response.flushHeaders()
   const silence = settings.keepAliveSeconds * 1000
   let lastSent = performance.now()

@@ -32,6 +32,10 @@ class EventStream(StreamingResponse):
         self._is_numbered = is_numbered
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] == "HEAD":
+            head = {"status": self.status_code, "headers": self.raw_headers}
+            await send({"type": "http.response.start", **head})
+            return await send({"type": "http.response.body"})
         with self._recording.reading():
             await super().__call__(scope, receive, send)
 

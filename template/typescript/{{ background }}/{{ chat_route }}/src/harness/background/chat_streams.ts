@@ -70,7 +70,7 @@ export class ChatStreams extends Capability<BackgroundSettings> {
     const actor = readActor(request, runtime)
     const detached = this.#background.detach(app, request, body, actor, 'chat')
     void detached.begun.promise.then(() => {
-      if (detached.recording?.state === 'running') void this.#background.publish(detached)
+      if (detached.response.statusCode < 400) void this.#background.publish(detached)
     })
     const recording = await detached.recorded.promise
     if (!recording) return detached.sendTo(response)
