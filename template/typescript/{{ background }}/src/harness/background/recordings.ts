@@ -5,8 +5,31 @@ import { LRUCache } from 'lru-cache'
 import type { Recording } from './recording.ts'
 import type { BackgroundSettings } from './settings.ts'
 
-const ENDED = 16 // ended turns of the maximum size
-const OVERHEAD = 1000 // bytes of a recording without events
+const KEPT_TURNS = 16 // the ended turns keep at most as many times MAX_EVENT_BYTES
+const OVERHEAD = 1024 // bytes of a recording without events
+
+/** The recordings that all replicas share. */
+export interface Shared {
+  /** Copy a running recording until it ends; resolve when other replicas can find it. */
+  publish(recording: Recording): Promise<void>
+  /**
+   * Return the recording of the actor's newest turn in a session, or undefined.
+   *
+   * If the store has none, a recording of this process counts until all its events are written.
+   *
+   * Throws AgentError: `session_forbidden` if only other actors have recordings,
+   * `store_unavailable`, or `draining`.
+   */
+  newest(sessionId: string, actor: string | null): Promise<Recording | undefined>
+  /**
+   * Ask the replica that runs the actor's newest turn to stop it; return whether it runs.
+   *
+   * Throws AgentError `session_forbidden` or `store_unavailable`.
+   */
+  stop(sessionId: string, actor: string | null): Promise<boolean>
+  /** Drop the recordings of a session. */
+  forget(sessionId: string): void
+}
 
 type Limits = Pick<BackgroundSettings, 'maxEventBytes' | 'eventSeconds'>
 
@@ -17,8 +40,8 @@ export class Recordings {
 
   constructor({ maxEventBytes, eventSeconds }: Limits) {
     this.#ended = new LRUCache({
-      maxSize: ENDED * (maxEventBytes + OVERHEAD),
-      sizeCalculation: ({ bytes }) => bytes + OVERHEAD,
+      maxSize: KEPT_TURNS * maxEventBytes,
+      sizeCalculation: ({ size }) => size + OVERHEAD,
       ttl: eventSeconds * 1000,
     })
   }

@@ -14,11 +14,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..contract import NO_SNIFF, SESSION_HEADER, AgentError, Turn
 from ..http.requests import find_actor, parse_json
 from ..log import log_unexpected
+from .failures import Format, format_error
 from .readers import TURN_HEADER, EventStream
-from .recordings import BackgroundTurn, Format, Recordings, format_error
+from .recordings import BackgroundTurn, Recordings
 
 CONTROL_PATH = "/invocations/events"  # of `follow` and `stop`: these requests run no turn
-FIELDS = ("background", "follow", "stop")
+MODES = ("background", "follow", "stop")
 MAX_CONTROL_BYTES = 4096  # of the body of `follow` and `stop`
 ACCEPT_SECONDS = 1  # of a wait for the session, until the turn is accepted
 PUBLISH_SECONDS = 1  # for the response to wait until other replicas know the turn
@@ -235,7 +236,7 @@ class Detaching:
 
 def _find_request(fields: dict[str, Any]) -> None:
     """Raise _ControlRequest or _BackgroundRequest; AgentError if a field is not a boolean."""
-    for name in FIELDS:
+    for name in MODES:
         if not isinstance(fields.get(name, False), bool):
             raise AgentError("invalid_request", f"Send {name} as true or false.")
     if fields.get("follow") or fields.get("stop"):
@@ -272,8 +273,8 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 
 
 def _read_fields(body: bytes) -> dict[str, Any]:
-    """Return the object in a body that has one of FIELDS, or {}."""
-    if not any(f'"{name}"'.encode() in body for name in FIELDS):
+    """Return the object in a body that has one of MODES, or {}."""
+    if not any(f'"{name}"'.encode() in body for name in MODES):
         return {}
     try:
         value = parse_json(body)

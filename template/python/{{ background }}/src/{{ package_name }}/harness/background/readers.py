@@ -3,14 +3,18 @@
 import re
 from collections.abc import AsyncIterator
 
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from ..contract import NO_SNIFF, SESSION_HEADER, AgentError
+from ..contract import NO_SNIFF, SESSION_HEADER, SESSION_ID, AgentError
+from ..http.requests import read_actor
 from ..http.server import KEEP_ALIVE, Events
 from ..runtime import Runtime
 from ..sessions.session_store import InProcess
-from .recordings import Key, Recording, Recordings, format_error
+from .failures import format_error
+from .recording import Recording
+from .recordings import Key, Recordings
 
 EVENT_ID = r"([A-Za-z0-9_-]{16})\.([0-9]{1,15})"
 TURN_HEADER = "X-Turn-Id"  # of a stream for useChat: its turn continues without clients
@@ -64,6 +68,14 @@ class EventStream(StreamingResponse):
         return f"id: {self._recording.turn_id}.{self._position}\n".encode() + event
 
 
+def read_key(request: Request, runtime: Runtime, session_id: str) -> Key:
+    """Return the session and the actor of a request. Raises AgentError if they are invalid."""
+    request.state.session_id = session_id
+    if not re.fullmatch(SESSION_ID, session_id):
+        raise AgentError("invalid_session_id")
+    return session_id, read_actor(request, runtime)
+
+
 async def follow(runtime: Runtime, recordings: Recordings, key: Key, last_id: object) -> Response:
     """Return the events of the newest turn of a session and actor.
 
@@ -86,8 +98,7 @@ async def follow(runtime: Runtime, recordings: Recordings, key: Key, last_id: ob
         position = int(match[2])
         if recording.is_ended and position >= recording.final:
             return Response(status_code=204, headers={SESSION_HEADER: session_id})
-    recording.read(position, 0)
-    admit(recordings, recording)
+    check_reader(recordings, recording, position)
     seconds = runtime.settings.keep_alive_seconds
     stream = EventStream(recording, position, seconds, is_numbered=True)
     stream.headers[SESSION_HEADER] = session_id
@@ -130,10 +141,14 @@ async def find(recordings: Recordings, key: Key) -> Recording | None:
         return recording
 
 
-def admit(recordings: Recordings, recording: Recording) -> None:
-    """Raise AgentError `rate_limited` if a recording has MAX_READERS readers."""
+def check_reader(recordings: Recordings, recording: Recording, position: int) -> None:
+    """Raise an error if no reader can start after this position.
+
+    Raises AgentError: `rate_limited` if the recording has MAX_READERS readers, or `events_lost`.
+    """
     if len(recording.readers) >= recordings.settings.max_readers:
         raise AgentError("rate_limited", "This turn has too many readers; retry later.")
+    recording.read(position, 0)
 
 
 def _not_found() -> AgentError:

@@ -9,10 +9,11 @@ import type { Modules, Runtime } from '../modules.ts'
 import { StoreUnavailable } from '../store/base.ts'
 import { Store } from '../store/capability.ts'
 import { ValkeyStore } from '../store/valkey.ts'
-import { Background, type SharedRecordings as Shared } from './capability.ts'
+import { Background } from './capability.ts'
 import { readChunks } from './chunks.ts'
-import { BackgroundError, type Format, toEvent } from './failures.ts'
+import { BackgroundError, type Format, formatError } from './failures.ts'
 import { type Recorded, Recording } from './recording.ts'
+import type { Shared } from './recordings.ts'
 import type { BackgroundSettings } from './settings.ts'
 
 const LEASE_SECONDS = 4 // after which a replica that does not renew its lease has lost the turn
@@ -142,7 +143,7 @@ export class SharedRecordings extends Capability<BackgroundSettings> implements 
     actor: string | null,
     signal: AbortSignal,
   ): Promise<AsyncIterable<Chunk> | undefined> {
-    const recording = this.#connected ? await this.find(sessionId, actor) : undefined
+    const recording = this.#connected ? await this.newest(sessionId, actor) : undefined
     return recording?.state === 'running' ? readChunks(recording, signal) : undefined
   }
 
@@ -153,7 +154,7 @@ export class SharedRecordings extends Capability<BackgroundSettings> implements 
     await Promise.race([published.promise, late])
   }
 
-  async find(sessionId: string, actor: string | null): Promise<Recording | undefined> {
+  async newest(sessionId: string, actor: string | null): Promise<Recording | undefined> {
     const found = await this.#find(sessionId, actor)
     const local = this.#background.findHere(sessionId, actor)
     if (!found) {
@@ -242,7 +243,7 @@ export class SharedRecordings extends Capability<BackgroundSettings> implements 
       published()
       isNew = false
       failedAt = null
-      if (isStopped) this.#background.stopTurn(recording)
+      if (isStopped) this.#background.stopHere((running) => running === recording)
       if (last < 0 || (isEnded && last >= number)) return
       written = last
       const isIdle = recording.last === written && recording.state === 'running'
@@ -311,7 +312,7 @@ export class SharedRecordings extends Capability<BackgroundSettings> implements 
 
   /** End a turn whose replica has ended, once for the readers of all replicas. */
   async #lose([events = '', lease = '']: readonly string[], recording: Recording): Promise<void> {
-    const event = toEvent(new BackgroundError('turn_lost'), recording.format)
+    const event = formatError(new BackgroundError('turn_lost'), recording.format)
     const result = await this.#evaluate(LOSE, [lease, events], event).catch(() => 0)
     if (Number(result) >= 0) return
     recording.lose(event) // the events have expired

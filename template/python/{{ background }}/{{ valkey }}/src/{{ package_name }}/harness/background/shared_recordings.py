@@ -17,7 +17,9 @@ from ..store.capability import Store
 from ..store.valkey import ValkeyStore
 from .capability import Background
 from .chunks import read_chunks
-from .recordings import BackgroundTurn, Format, Key, Recording, format_error
+from .failures import Format, format_error
+from .recording import Recording
+from .recordings import BackgroundTurn, Key
 from .settings import BackgroundSettings
 
 log = logging.getLogger(__name__)
