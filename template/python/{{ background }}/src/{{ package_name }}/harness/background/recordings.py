@@ -1,4 +1,4 @@
-"""The recordings of this process: those of running turns, and for some time those of ended turns."""
+"""The recordings of this process: of running turns, and for EVENT_SECONDS of ended turns."""
 
 import asyncio
 from secrets import token_urlsafe
