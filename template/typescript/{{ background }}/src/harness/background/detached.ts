@@ -141,7 +141,7 @@ export class Detached {
   /** Handle the end of a turn: a cancelled turn sends no event. */
   finish(turn: Turn): void {
     if (turn !== this.#turn || !this.#isCancelled) return
-    this.#recording?.append(formatError(new BackgroundError('turn_stopped'), this.#format))
+    this.#recording?.append(formatError(this.#format, new BackgroundError('turn_stopped')))
     this.#connection.destroy()
   }
 
@@ -187,7 +187,7 @@ export class Detached {
       // A status with an error instead of events.
       if (this.#text) recording.append(errorEvent(this.#text))
       const isCut = !this.response.writableFinished && !this.#isCancelled
-      if (isCut) recording.append(formatError(new AgentError('internal_error'), this.#format))
+      if (isCut) recording.append(formatError(this.#format, new AgentError('internal_error')))
       recording.end()
     }
     this.recorded.resolve(null)

@@ -62,7 +62,7 @@ export async function stream(
     let next = number
     while (!signal.aborted) {
       const events = recording.read(next, CHUNK_BYTES)
-      if (!events) return void response.end(formatError(new BackgroundError('events_lost'), format))
+      if (!events) return void response.end(formatError(format, new BackgroundError('events_lost')))
       if (events.length === 0) {
         if (recording.state !== 'running') break
         await once(recording, 'change', { signal })

@@ -15,7 +15,7 @@ export interface Shared {
   /**
    * Return the recording of the actor's newest turn in a session, or undefined.
    *
-   * If the store has none, a recording of this process counts until all its events are written.
+   * A recording of this process also counts until all its events are in the store.
    *
    * Throws AgentError: `session_forbidden` if only other actors have recordings,
    * `store_unavailable`, or `draining`.

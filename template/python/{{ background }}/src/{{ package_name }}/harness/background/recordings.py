@@ -26,10 +26,9 @@ class Shared(Protocol):
     async def newest(self, key: Key) -> Recording | None:
         """Return the newest recording of a session and actor in all replicas, or None.
 
-        If the store has none, a recording of this process counts until all its events are written.
-        The readers are disconnected when this process drains. Raises AgentError:
-        `session_forbidden` if only another actor has turns in the session, `store_unavailable`,
-        or `draining`.
+        A recording of this process also counts until all its events are in the store. The readers
+        are disconnected when this process drains. Raises AgentError: `session_forbidden` if only
+        another actor has turns in the session, `store_unavailable`, or `draining`.
         """
 
     async def stop(self, key: Key) -> bool:

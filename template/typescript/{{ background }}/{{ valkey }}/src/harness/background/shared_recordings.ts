@@ -312,7 +312,7 @@ export class SharedRecordings extends Capability<BackgroundSettings> implements 
 
   /** End a turn whose replica has ended, once for the readers of all replicas. */
   async #lose([events = '', lease = '']: readonly string[], recording: Recording): Promise<void> {
-    const event = formatError(new BackgroundError('turn_lost'), recording.format)
+    const event = formatError(recording.format, new BackgroundError('turn_lost'))
     const result = await this.#evaluate(LOSE, [lease, events], event).catch(() => 0)
     if (Number(result) >= 0) return
     recording.lose(event) // the events have expired
