@@ -349,9 +349,7 @@ def test_the_events_of_an_ended_session_are_deleted(chat: Background, one: Repli
     wait_for("a deletion", lambda: not [*store.client.scan_iter(match=pattern)])
 
 
-def test_a_session_that_another_replica_ended_has_no_events(
-    chat: Background, two: Replica
-) -> None:
+def test_a_session_that_another_replica_ended_has_no_events(chat: Background, two: Replica) -> None:
     chat.begin("One.")
     assert chat.follow(server=two.server).rest()[-1].name == "done"
     assert chat.follow().status == 200
