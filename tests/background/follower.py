@@ -1,7 +1,9 @@
 """A client of background turns: it starts, follows and stops them."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from http.client import HTTPConnection
 from typing import Any
 
 from tests.conformance.chat import Chat
@@ -56,6 +58,18 @@ class Follower:
 
     def leave(self) -> None:
         self.exchange.leave()
+
+
+def end_of_head(server: Server, path: str, headers: Mapping[str, str] | None = None) -> int:
+    """Send a HEAD request, wait for its end, and return its status."""
+    connection = HTTPConnection(*server.address, timeout=5)
+    connection.request("HEAD", path, headers=dict(headers or {}))
+    response = connection.getresponse()
+    assert response.read() == b""
+    connection.request("GET", "/ping")  # the answer comes after the end of the first
+    assert connection.getresponse().status == 200
+    connection.close()
+    return response.status
 
 
 class Background(Chat):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 
 from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet
@@ -103,6 +103,28 @@ def test_stop_in_one_tab_stops_the_turn_in_all(visitor: Visitor) -> None:
     other.close()
     visitor.say("Again.", ["Yes, again."])
     visitor.committed(2)
+
+
+def test_a_turn_that_cannot_be_stopped_is_followed_to_its_end(visitor: Visitor) -> None:
+    def refuse(route: Route) -> None:
+        if route.request.method == "DELETE":
+            error = {"type": "store_unavailable", "message": "The store is down; retry later."}
+            route.fulfill(status=503, json={"error": error})
+        else:
+            route.fallback()
+
+    gate = threading.Event()
+    visitor.say("Go on.", ["It begins", Hold(gate), " and ends."])
+    visitor.sees("It begins")
+    visitor.page.route("**/stream", refuse)
+    visitor.page.get_by_role("button", name="Stop").click()
+    visitor.sees("Not stopped: The store is down; retry later.")
+    visitor.page.get_by_role("button", name="End session").click()
+    visitor.page.locator("#confirm").click()
+    expect(visitor.page.get_by_text("Not stopped")).to_have_count(3)  # one is for screen readers
+    gate.set()
+    visitor.committed(1)
+    assert shown(visitor.page) == ["Go on.", "It begins and ends."]
 
 
 def test_the_list_shows_the_running_turn_also_after_a_reload(visitor: Visitor) -> None:

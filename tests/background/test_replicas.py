@@ -6,12 +6,14 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from tests.background.follower import Background
 from tests.conformance.chat import assert_failed, echoed
+from tests.conformance.client import KEY
 from tests.conformance.conftest import backing  # noqa: F401 (a fixture)
 from tests.conformance.provider import Provider
 from tests.conformance.steps import HANG, Flood, Hold
@@ -97,6 +99,59 @@ def test_another_replica_stops_the_turn(
     chat.gone("One.")
     assert chat.stop(two.server) is False
     assert chat.say("Two.").turn == 1
+
+
+def test_a_stop_at_another_replica_cancels_no_other_turn_of_the_session(
+    chat: Background, two: Replica, gate: threading.Event
+) -> None:
+    chat.begin("One.", ["a", Hold(gate), "b"])
+    first = chat.follow()
+    assert first.next()
+    chat.begin("Two.")  # it waits for the first turn
+    assert chat.stop(two.server) is True
+    assert chat.follow(server=two.server).rest()[-1].error == "turn_stopped"
+    gate.set()
+    assert first.rest()[-1].name == "done"
+    assert chat.recalled() == [("user", "One."), ("assistant", "ab")]
+
+
+def test_a_reader_that_leaves_before_its_recording_is_found_leaves_nothing_behind(
+    agents: Agents, chat: Background, two: Replica, gate: threading.Event
+) -> None:
+    small = agents.fresh(two.home, MAX_READERS=1)
+    chat.begin("One.", ["a", Hold(gate), "b"])
+    assert small.server.get("/ping").status == 200
+    with frozen(two):
+        reader = chat.follow(server=small.server)
+        small.server.settle()
+        reader.leave()
+        small.server.settle()
+    time.sleep(1)  # the replica finds the recording
+    again = chat.follow(server=small.server)
+    assert again.status == 200
+    assert again.next()
+
+
+def test_a_reader_that_comes_when_a_replica_wants_to_stop_reading_is_not_cut_off(
+    one: Replica, two: Replica, provider: Provider, gate: threading.Event
+) -> None:
+    """A replica stops reading events two seconds after the last reader has left."""
+    chats = [Background(one.server, provider) for _ in range(12)]
+    for chat in chats:
+        chat.begin("One.", ["a", Hold(gate), "b"])
+    readers = [chat.follow(server=two.server) for chat in chats]
+    assert all(reader.next() for reader in readers)
+    left_at = time.monotonic()
+    for reader in readers:
+        reader.leave()
+    readers = []
+    for number, chat in enumerate(chats):
+        time.sleep(max(0, left_at + 1.7 + number / 20 - time.monotonic()))
+        readers.append(chat.follow(server=two.server))
+        assert readers[-1].next()
+    time.sleep(1)
+    gate.set()
+    assert [reader.rest()[-1].name for reader in readers] == ["done"] * len(readers)
 
 
 def test_another_actor_reads_and_stops_nothing_anywhere(
@@ -218,6 +273,26 @@ def test_a_replica_that_drains_sends_readers_of_other_turns_elsewhere(
     agents.discard(ending)
 
 
+def test_a_replica_that_drains_serves_no_turn_that_another_replica_has_followed_up(
+    agents: Agents, chat: Background, two: Replica, gate: threading.Event
+) -> None:
+    ending = agents.fresh(two.home)
+    own = Background(ending.server, chat.provider)
+    own.begin("Own.", ["a", Hold(gate), "b"])
+    old = chat.on(ending.server)
+    old.begin("One.")
+    assert old.follow(server=two.server).rest()[-1].name == "done"
+    chat.begin("Two.", ["a", Hold(gate), "b"])
+    ending.server.signal(signal.SIGTERM)
+    others = (Background(ending.server, chat.provider) for _ in count())
+    wait_for("a drain", lambda: next(others).try_begin("Three.").status == 503)
+    assert_failed(old.post({"follow": True}), 503, "draining", chat.session)
+    assert own.follow().next()
+    gate.set()
+    assert ending.server.exit_code() == 0
+    agents.discard(ending)
+
+
 def test_a_frozen_valkey_neither_slows_nor_fails_the_turn(
     chat: Background, two: Replica, one: Replica, gate: threading.Event
 ) -> None:
@@ -272,6 +347,66 @@ def test_the_events_of_an_ended_session_are_deleted(chat: Background, one: Repli
     wait_for("the end of the turn", lambda: len([*store.client.scan_iter(match=pattern)]) == 3)
     assert chat.end().status == 200
     wait_for("a deletion", lambda: not [*store.client.scan_iter(match=pattern)])
+
+
+def test_a_session_that_another_replica_ended_has_no_events(chat: Background, two: Replica) -> None:
+    chat.begin("One.")
+    assert chat.follow(server=two.server).rest()[-1].name == "done"
+    assert chat.follow().status == 200
+    assert chat.on(two.server).end().status == 200
+    wait_for("a deletion", lambda: chat.follow().status == 404)
+
+
+def test_a_session_that_another_actor_began_again_belongs_to_that_actor(
+    one: Replica, two: Replica, provider: Provider
+) -> None:
+    ada = Background(one.server, provider, actor="ada")
+    ada.begin("One.")
+    assert ada.follow(server=two.server).rest()[-1].name == "done"
+    assert ada.on(two.server).end().status == 200
+    wait_for("a deletion", lambda: ada.follow().status == 404)
+    bob = Background(two.server, provider, ada.session, "bob")
+    assert bob.say("Two.").turn == 1
+    assert bob.follow(server=one.server).status == 404
+    bob.begin("Three.")
+    assert bob.follow(server=one.server).rest()[-1].data["turn"] == 2
+    assert ada.follow().status == 403
+
+
+def test_a_turn_with_unwritten_events_is_followed_although_valkey_does_not_have_it(
+    chat: Background, one: Replica, gate: threading.Event
+) -> None:
+    chat.begin("One.", ["a", Hold(gate), "b"])
+    reader = chat.follow()
+    assert reader.next()
+    store = one.home.store
+    assert isinstance(store, ValkeyStore)
+    one.proxy.refuse()
+    for key in store.client.scan_iter(match=f"*{chat.session}*"):
+        store.client.delete(key)
+    gate.set()
+    assert reader.rest()[-1].error == "store_unavailable"
+    one.proxy.reset()
+    assert chat.follow().rest()[-1].error == "store_unavailable"
+
+
+def test_a_stop_does_not_hide_that_the_outcome_is_unknown(
+    agents: Agents, provider: Provider, gate: threading.Event
+) -> None:
+    hasty = agents.hasty()
+    chat = Background(hasty.server, provider)
+    chat.begin("One.", ["a", Hold(gate), "b"], headers={KEY: "k"})
+    reader = chat.follow()
+    assert reader.next()
+    hasty.proxy.at_save = "hold reply"
+    gate.set()
+    hasty.proxy.wait_held()
+    hasty.proxy.mode = "hang"
+    assert chat.stop() is True
+    assert reader.rest()[-1].error == "store_unavailable"
+    hasty.proxy.reset()
+    chat.begin("One.", headers={KEY: "k"})
+    assert [event.data for event in chat.follow().rest()[:-1]] == ["ab"]
 
 
 def test_a_cluster(

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.auth.issuer import Issuer
-from tests.background.follower import Background, Event
+from tests.background.follower import Background, Event, end_of_head
 from tests.conformance.chat import assert_failed, echoed
 from tests.conformance.client import KEY, Exchange
 from tests.conformance.provider import Provider
@@ -62,6 +62,13 @@ def test_a_reader_continues_after_its_last_event(chat: Background) -> None:
         None, chat.headers, method="GET", path=f"/invocations/{chat.session}/events"
     )
     assert get.reply().body == chat.post({"follow": True}).body
+
+
+def test_head_is_answered_at_once(chat: Background, gate: threading.Event) -> None:
+    chat.begin("One.", ["a", Hold(gate), "b"])
+    path = f"/invocations/{chat.session}/events"
+    assert end_of_head(chat.server, path, chat.headers) == 200
+    gate.set()
 
 
 def test_two_readers_and_a_slow_one_see_the_same(chat: Background, gate: threading.Event) -> None:
@@ -121,6 +128,21 @@ def test_a_stopped_turn_is_not_saved(chat: Background, gate: threading.Event) ->
     assert chat.follow().rest()[-1].error == "turn_stopped"
     assert chat.say("Two.").turn == 1
     assert chat.recalled() == echoed("Two.")
+
+
+def test_a_turn_that_is_stopped_while_it_waits_is_rejected(
+    chat: Background, gate: threading.Event
+) -> None:
+    running = chat.start("One.", ["a", Hold(gate), "b"])
+    assert running.event() == ("message", "a")
+    waiting = chat.send({"prompt": f"Two.{chat.tag}", "background": True})
+    while not chat.stop():
+        pass
+    assert_failed(waiting.reply(), 409, "turn_stopped", chat.session)
+    assert chat.follow().status == 404
+    gate.set()
+    assert running.reply().turn == 1
+    assert chat.recalled() == [("user", "One."), ("assistant", "ab")]
 
 
 def test_a_failure_is_the_last_event(chat: Background) -> None:

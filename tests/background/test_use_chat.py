@@ -5,7 +5,8 @@ import threading
 import time
 from typing import Any
 
-from tests.conformance.client import ACTOR, Exchange
+from tests.background.follower import Background, end_of_head
+from tests.conformance.client import ACTOR, KEY, Exchange
 from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet, Server
 from tests.conformance.steps import Hold
@@ -116,6 +117,25 @@ def test_follow_says_where_to_follow_a_turn_of_use_chat(
     assert (reply.status, reply.error) == (409, "turn_elsewhere")
     assert stream_of(page) in reply.json["error"]["message"]
     assert server.post({"stop": True}, session).json["stopped"] is True
+    gate.set()
+
+
+def test_follow_knows_a_turn_of_use_chat_that_ended_at_once(chat: Background) -> None:
+    assert chat.say("One.", headers={KEY: "one"}).turn == 1
+    parts = [{"type": "text", "text": f"One.{chat.tag}"}]
+    body = {"id": chat.session, "messages": [{"id": "one", "role": "user", "parts": parts}]}
+    assert parts_of(chat.server.send(body, path="/api/chat"))[-1]["type"] == "finish"
+    reply = chat.post({"follow": True})
+    assert (reply.status, reply.error) == (409, "turn_elsewhere")
+
+
+def test_head_of_a_stream_is_answered_at_once(
+    server: Server, provider: Provider, gate: threading.Event
+) -> None:
+    page, text = Page(server), unique("Hello")
+    provider.script(text, ["Slow, ", Hold(gate), "but sure."])
+    page.act({**LEAVE, "text": text})
+    assert end_of_head(server, stream_of(page)) == 200
     gate.set()
 
 

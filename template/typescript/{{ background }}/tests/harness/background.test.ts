@@ -4,6 +4,8 @@ import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 
 import { Background } from '../../src/harness/background/capability.ts'
+import { Recording } from '../../src/harness/background/recording.ts'
+import { Recordings } from '../../src/harness/background/recordings.ts'
 import type { Settings } from '../../src/harness/enabled.ts'
 import { ACTOR, type AgentResponse, captureLog, Client, KEY, SESSION, until } from './client.ts'
 import { type Answer, fail, reply, wait } from './script.ts'
@@ -206,6 +208,15 @@ describe('a recording', () => {
     assert.equal(body.error.type, 'events_lost')
     const { text } = await follow(client, { ...ADA, 'Last-Event-ID': `${id}.40` })
     assert.match(text, /event: done/)
+  })
+
+  test('of a newer turn stays when an older turn ends later', () => {
+    const recordings = new Recordings({ maxEventBytes: 1024, eventSeconds: 300 })
+    const recorded = { sessionId: 'chat', actor: 'ada', format: 'events' } as const
+    const turns = ['older', 'newer'].map((turnId) => new Recording({ ...recorded, turnId }, 1024))
+    for (const turn of turns) recordings.add(turn)
+    for (const turn of turns.toReversed()) turn.end()
+    assert.equal(recordings.find('chat', 'ada')?.turnId, 'newer')
   })
 
   test('ends with its session', async () => {

@@ -15,12 +15,12 @@ import { Detached, DETACHED, repeatRequest } from './detached.ts'
 import { BackgroundError, type Format } from './failures.ts'
 import { checkReader, numberAfter, stream } from './readers.ts'
 import type { Recording } from './recording.ts'
-import { Recordings } from './recordings.ts'
+import { Recordings, type Shared } from './recordings.ts'
 import type { BackgroundSettings } from './settings.ts'
 
 const MODES = ['background', 'follow', 'stop'] as const
 const OTHER_FIELDS = ['prompt', 'replace_turn', 'fork', 'end_session']
-const SMALL_BODY = 4096 // bytes; MAX_TURNS does not limit reads of smaller bodies
+const MAX_CONTROL_BYTES = 4096 // of the body of `follow` and `stop`, even if MAX_TURNS run
 const PURGE_SECONDS = 1 // between two searches for expired recordings
 const SEND_SESSION = 'Send the session id in the session header.'
 const NOTHING = 'This session has no background turn, or it ended more than EVENT_SECONDS ago.'
@@ -28,31 +28,10 @@ const NOTHING = 'This session has no background turn, or it ended more than EVEN
 type Mode = (typeof MODES)[number]
 type Fields = Record<string, unknown>
 
-/** The recordings that all replicas share. */
-export interface SharedRecordings {
-  /** Copy a running recording until it ends; resolve when other replicas can find it. */
-  publish(recording: Recording): Promise<void>
-  /**
-   * Return the recording of the actor's newest turn in a session, or undefined.
-   *
-   * Throws AgentError: `session_forbidden` if only other actors have recordings,
-   * `store_unavailable`, or `draining`.
-   */
-  find(sessionId: string, actor: string | null): Promise<Recording | undefined>
-  /**
-   * Ask the replica that runs the actor's newest turn to stop it; return whether it runs.
-   *
-   * Throws AgentError `session_forbidden` or `store_unavailable`.
-   */
-  stop(sessionId: string, actor: string | null): Promise<boolean>
-  /** Drop the recordings of a session. */
-  forget(sessionId: string): void
-}
-
 /** Runs turns without their clients, and serves their recorded events. */
 export class Background extends Capability<BackgroundSettings> {
   /** Another capability may set this to share recordings with other replicas. */
-  shared: SharedRecordings | null = null
+  shared: Shared | null = null
   readonly #recordings: Recordings
   /** The actors of the running requests. */
   readonly #running = new Map<Detached, string | null>()
@@ -93,12 +72,12 @@ export class Background extends Capability<BackgroundSettings> {
   }
 
   override around(turn: Turn, run: () => Promise<unknown>): Promise<unknown> {
-    DETACHED.getStore()?.record(turn)
+    DETACHED.getStore()?.begin(turn)
     return run()
   }
 
   override async beginTurn(_: Session, turn: Turn): Promise<undefined> {
-    DETACHED.getStore()?.begin(turn)
+    DETACHED.getStore()?.accept(turn)
   }
 
   override async ended(turn: Turn): Promise<void> {
@@ -141,7 +120,7 @@ export class Background extends Capability<BackgroundSettings> {
     return detached
   }
 
-  /** Let clients find the recording of a turn that has begun. */
+  /** Let clients find the recording of an accepted turn. */
   async publish({ recording }: Detached): Promise<void> {
     if (!recording) return
     this.#recordings.add(recording)
@@ -149,22 +128,24 @@ export class Background extends Capability<BackgroundSettings> {
   }
 
   /**
-   * Return the recording of the actor's newest turn in a session, or undefined.
+   * Return the recording of the actor's newest turn of all replicas, or undefined.
    *
-   * Throws AgentError `session_forbidden` for another actor's session, or an error of the store,
-   * and BackgroundError `turn_elsewhere` if another replica may have the recording.
+   * Throws AgentError `session_forbidden` if only other actors have turns in the session, or an
+   * error of the store.
    */
   async find(sessionId: string, actor: string | null): Promise<Recording | undefined> {
-    const local = this.#recordings.find(sessionId, actor)
+    const local = this.findHere(sessionId, actor)
     if (local?.state === 'running') return local
-    const found = this.shared ? await this.#findShared(this.shared, sessionId, actor, local) : local
-    if (found) return found
-    if (this.#recordings.has(sessionId)) throw new AgentError('session_forbidden')
-    const { sessions } = this.runtime
-    const { last } = await sessions.read(sessionId, actor)
-    const isOnlyHere = this.shared !== null || sessions.store instanceof InProcess
-    if (last && !isOnlyHere) throw new BackgroundError('turn_elsewhere')
-    return undefined
+    if (!this.shared) {
+      if (!local && this.#recordings.has(sessionId)) throw new AgentError('session_forbidden')
+      return local
+    }
+    try {
+      return await this.shared.newest(sessionId, actor)
+    } catch (error) {
+      if (local && error instanceof AgentError && error.type === 'store_unavailable') return local
+      throw error
+    }
   }
 
   /** Return the recording of the actor's newest turn of this process, if any. */
@@ -178,43 +159,19 @@ export class Background extends Capability<BackgroundSettings> {
    * Throws AgentError `session_forbidden` for another actor's session, or an error of the store.
    */
   async stop(sessionId: string, actor: string | null): Promise<boolean> {
-    if (this.stopHere(sessionId, actor)) return true
-    if (await this.shared?.stop(sessionId, actor)) return true
-    await this.find(sessionId, actor).catch((error) => {
-      if (!(error instanceof BackgroundError)) throw error
-    })
+    const isOwn = (running: Recording) => running.sessionId === sessionId && running.actor === actor
+    if (this.stopHere(isOwn) || (await this.shared?.stop(sessionId, actor))) return true
+    if (!(await this.find(sessionId, actor))) await this.runtime.sessions.read(sessionId, actor)
     return false
   }
 
-  /** Cancel the actor's turns of this process in a session, and return whether any was running. */
-  stopHere(sessionId: string, actor: string | null): boolean {
-    const isOwn = ({ recording }: Detached) =>
-      recording?.sessionId === sessionId && recording.actor === actor
-    const own = [...this.#running.keys()].filter(isOwn)
-    for (const detached of own) detached.stop()
-    return own.length > 0
-  }
-
-  /** Cancel the turn of a recording, if it runs in this process. */
-  stopTurn(recording: Recording): void {
-    for (const detached of this.#running.keys()) {
-      if (detached.recording === recording) detached.stop()
-    }
-  }
-
-  /** Return the newest recording of all replicas; if the store fails, that of this process. */
-  async #findShared(
-    shared: SharedRecordings,
-    sessionId: string,
-    actor: string | null,
-    local: Recording | undefined,
-  ): Promise<Recording | undefined> {
-    try {
-      return (await shared.find(sessionId, actor)) ?? local
-    } catch (error) {
-      if (local && error instanceof AgentError && error.type === 'store_unavailable') return local
-      throw error
-    }
+  /** Cancel the matching turns of this process, and return whether any was running. */
+  stopHere(isMatch: (running: Recording) => boolean): boolean {
+    const matches = [...this.#running.keys()].filter(({ recording }) => {
+      return recording && isMatch(recording)
+    })
+    for (const detached of matches) detached.stop()
+    return matches.length > 0
   }
 
   async #invoke(
@@ -229,7 +186,7 @@ export class Background extends Capability<BackgroundSettings> {
     checkAccess(request, runtime)
     const read = () => receive(request, this.settings.maxBodyBytes)
     // A turn can be followed and stopped while MAX_TURNS run.
-    const isSmall = Number(request.headers['content-length']) <= SMALL_BODY
+    const isSmall = Number(request.headers['content-length']) <= MAX_CONTROL_BYTES
     const body = isSmall ? await read() : await runtime.turns.reading(read)
     const fields = fieldsOf(body)
     const mode = readMode(fields)
@@ -252,10 +209,10 @@ export class Background extends Capability<BackgroundSettings> {
     send(response, { session_id: sessionId, stopped })
   }
 
-  /** Answer when a background turn has begun. */
+  /** Answer when a background turn is accepted or rejected. */
   async #begin(response: ServerResponse, detached: Detached): Promise<void> {
     const recording = await detached.recorded.promise
-    await detached.begun.promise
+    await detached.accepted.promise
     if (!recording || detached.isRejected) return detached.sendTo(response)
     await this.publish(detached)
     const { sessionId, turnId } = recording
@@ -275,7 +232,13 @@ export class Background extends Capability<BackgroundSettings> {
       throw new AgentError('invalid_request', 'Send last_event_id as the id of an event.')
     }
     const recording = await this.find(sessionId, actor)
-    if (!recording) throw new AgentError('not_found', NOTHING)
+    if (!recording) {
+      const { sessions } = this.runtime
+      const { last } = await sessions.read(sessionId, actor)
+      const isLocal = this.shared !== null || sessions.store instanceof InProcess
+      if (last && !isLocal) throw new BackgroundError('turn_elsewhere')
+      throw new AgentError('not_found', NOTHING)
+    }
     if (recording.format === 'chat') {
       const place = `GET /api/chat/${sessionId}/stream`
       const message = `This turn belongs to useChat: follow it with ${place}.`

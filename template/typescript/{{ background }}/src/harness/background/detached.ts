@@ -9,10 +9,10 @@ import { StringDecoder } from 'node:string_decoder'
 
 import { AgentError, type Turn } from '../contract.ts'
 import { logUnexpected } from '../log.ts'
-import { BackgroundError, errorEvent, type Format, toEvent } from './failures.ts'
+import { BackgroundError, errorEvent, type Format, formatError } from './failures.ts'
 import { Recording } from './recording.ts'
 
-const MAX_WAIT = 1000 // milliseconds that a request waits for the beginning of its turn
+const ACCEPT_SECONDS = 1 // of a wait for the session, until the turn is accepted
 
 /** The detached request of the running code, if any. */
 export const DETACHED = new AsyncLocalStorage<Detached>()
@@ -71,8 +71,8 @@ export class Detached {
   readonly response: ServerResponse
   /** Resolves when the turn is recorded, or with null when the response ends without it. */
   readonly recorded = Promise.withResolvers<Recording | null>()
-  /** Resolves when the turn has begun or waits, or when the response ends. */
-  readonly begun = Promise.withResolvers<void>()
+  /** Resolves when the turn is accepted, or when the response ends. */
+  readonly accepted = Promise.withResolvers<void>()
   readonly ended = Promise.withResolvers<void>()
   readonly #request: IncomingMessage
   readonly #connection: Connection
@@ -113,8 +113,8 @@ export class Detached {
     })
   }
 
-  /** Record the response, which is that of this turn. */
-  record(turn: Turn): void {
+  /** Handle the start of the turn, which may still wait for its session: record its response. */
+  begin(turn: Turn): void {
     if (this.#turn) return // a tool runs another turn
     this.#turn = turn
     const { sessionId, actor } = turn
@@ -123,37 +123,43 @@ export class Detached {
     this.#recording = new Recording(recorded, this.#maxBytes)
     this.#record('')
     this.recorded.resolve(this.#recording)
-    const late = setTimeout(this.begun.resolve, MAX_WAIT)
-    void this.begun.promise.then(() => clearTimeout(late))
+    const late = setTimeout(this.accepted.resolve, ACCEPT_SECONDS * 1000)
+    void this.accepted.promise.then(() => clearTimeout(late))
   }
 
-  /** Handle the beginning of a turn. */
-  begin(turn: Turn): void {
+  /** Accept the turn: it has passed the checks of its session. */
+  accept(turn: Turn): void {
     // The errors that follow at once are responses.
-    if (turn === this.#turn) setImmediate(this.begun.resolve)
+    if (turn === this.#turn) setImmediate(this.accepted.resolve)
   }
 
   /** Cancel the turn, as if its client had left. */
   stop(): void {
-    this.begun.resolve()
     this.response.emit('close')
   }
 
   /** Handle the end of a turn: a cancelled turn sends no event. */
   finish(turn: Turn): void {
-    if (turn !== this.#turn || turn.outcome !== 'cancelled') return
-    this.#recording?.append(toEvent(new BackgroundError('turn_stopped'), this.#format))
+    if (turn !== this.#turn || !this.#isCancelled) return
+    this.#recording?.append(formatError(this.#format, new BackgroundError('turn_stopped')))
     this.#connection.destroy()
   }
 
   /** Whether the agent has rejected the turn before it began. */
   get isRejected(): boolean {
     if (!this.#recording) return true
-    return this.#recording.state === 'ended' && this.response.statusCode >= 400
+    const isFailure = this.response.statusCode >= 400 || this.#isCancelled
+    return this.#recording.state === 'ended' && isFailure
   }
 
-  /** Send the response of a rejected turn to the client. */
+  /** Whether a client stopped the turn before its commit. */
+  get #isCancelled(): boolean {
+    return this.#turn?.outcome === 'cancelled'
+  }
+
+  /** Send the response of a rejected turn. Throws BackgroundError `turn_stopped`. */
   sendTo(response: ServerResponse): void {
+    if (this.#isCancelled) throw new BackgroundError('turn_stopped')
     this.copyHead(response)
     response.end(this.#text)
   }
@@ -180,12 +186,12 @@ export class Detached {
     if (recording?.state === 'running') {
       // A status with an error instead of events.
       if (this.#text) recording.append(errorEvent(this.#text))
-      const isCut = !this.response.writableFinished && this.#turn?.outcome !== 'cancelled'
-      if (isCut) recording.append(toEvent(new AgentError('internal_error'), this.#format))
+      const isCut = !this.response.writableFinished && !this.#isCancelled
+      if (isCut) recording.append(formatError(this.#format, new AgentError('internal_error')))
       recording.end()
     }
     this.recorded.resolve(null)
-    this.begun.resolve()
+    this.accepted.resolve()
     this.ended.resolve()
     this.#connection.destroy()
   }

@@ -48,7 +48,7 @@ export class BackgroundError extends Error {
 }
 
 /** Return the last event of a stream that fails. */
-export function toEvent(error: BackgroundError | AgentError, format: Format): string {
+export function formatError(format: Format, error: BackgroundError | AgentError): string {
   const { type, message } = error
   if (format === 'events') return errorEvent(serialize({ error: { type, message } }))
   const errorText = `${type}: ${message}`

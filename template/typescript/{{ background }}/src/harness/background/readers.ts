@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import type { OutgoingHttpHeaders, ServerResponse } from 'node:http'
 
 import { AgentError } from '../contract.ts'
-import { BackgroundError, toEvent } from './failures.ts'
+import { BackgroundError, formatError } from './failures.ts'
 import type { Recording } from './recording.ts'
 import type { BackgroundSettings } from './settings.ts'
 
@@ -44,6 +44,7 @@ export async function stream(
   if (response.destroyed) return // the client left while the recording was found
   response.once('close', () => left.abort())
   response.writeHead(200, headers)
+  if (response.req.method === 'HEAD') return void response.end()
   response.flushHeaders()
   const silence = settings.keepAliveSeconds * 1000
   let lastSent = performance.now()
@@ -61,7 +62,7 @@ export async function stream(
     let next = number
     while (!signal.aborted) {
       const events = recording.read(next, CHUNK_BYTES)
-      if (!events) return void response.end(toEvent(new BackgroundError('events_lost'), format))
+      if (!events) return void response.end(formatError(format, new BackgroundError('events_lost')))
       if (events.length === 0) {
         if (recording.state !== 'running') break
         await once(recording, 'change', { signal })

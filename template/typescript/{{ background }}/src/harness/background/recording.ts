@@ -30,8 +30,8 @@ export class Recording extends EventEmitter implements Recorded {
   endedAt = Infinity
   /** The number of the first event that is available. */
   first = 1
-  /** The size of the available events. */
-  bytes = 0
+  /** The size of the available events in bytes. */
+  size = 0
   readers = 0
   /** The last event, if the process that runs the turn has ended. */
   lost: string | null = null
@@ -61,10 +61,10 @@ export class Recording extends EventEmitter implements Recorded {
   /** Add an event, such as `data: "text"\n\n`. */
   append(event: string): void {
     this.#events.push(event)
-    this.bytes += Buffer.byteLength(event)
+    this.size += Buffer.byteLength(event)
     let dropped = 0
-    while (this.bytes > this.#maxBytes && dropped < this.#events.length - 1) {
-      this.bytes -= Buffer.byteLength(this.#events[dropped]!)
+    while (this.size > this.#maxBytes && dropped < this.#events.length - 1) {
+      this.size -= Buffer.byteLength(this.#events[dropped]!)
       dropped++
     }
     this.#events.splice(0, dropped)
@@ -75,7 +75,7 @@ export class Recording extends EventEmitter implements Recorded {
   /** Drop all events before this number; the recording continues with it. */
   skipTo(number: number): void {
     this.#events = []
-    this.bytes = 0
+    this.size = 0
     this.first = number
   }
 

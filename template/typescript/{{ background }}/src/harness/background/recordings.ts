@@ -1,36 +1,62 @@
-// The recordings of this process: those of running turns, and for some time those of ended turns.
+// The recordings of this process: of running turns, and for EVENT_SECONDS of ended turns.
 
 import { LRUCache } from 'lru-cache'
 
 import type { Recording } from './recording.ts'
 import type { BackgroundSettings } from './settings.ts'
 
-const ENDED = 16 // ended turns of the maximum size
-const OVERHEAD = 1000 // bytes of a recording without events
+const KEPT_TURNS = 16 // the ended turns keep at most as many times MAX_EVENT_BYTES
+const OVERHEAD = 1024 // bytes of a recording without events
 
-/** The recordings by session and actor: the newest turn replaces the ended turns before it. */
+/** The recordings that all replicas share. */
+export interface Shared {
+  /** Copy a running recording until it ends; resolve when other replicas can find it. */
+  publish(recording: Recording): Promise<void>
+  /**
+   * Return the recording of the actor's newest turn in a session, or undefined.
+   *
+   * A recording of this process also counts until all its events are in the store.
+   *
+   * Throws AgentError: `session_forbidden` if only other actors have recordings,
+   * `store_unavailable`, or `draining`.
+   */
+  newest(sessionId: string, actor: string | null): Promise<Recording | undefined>
+  /**
+   * Ask the replica that runs the actor's newest turn to stop it; return whether it runs.
+   *
+   * Throws AgentError `session_forbidden` or `store_unavailable`.
+   */
+  stop(sessionId: string, actor: string | null): Promise<boolean>
+  /** Drop the recordings of a session. */
+  forget(sessionId: string): void
+}
+
+type Limits = Pick<BackgroundSettings, 'maxEventBytes' | 'eventSeconds'>
+
+/** The newest recording of each session and actor. */
 export class Recordings {
-  readonly #running = new Set<Recording>()
+  readonly #running = new Map<string, Recording>()
   readonly #ended: LRUCache<string, Recording>
 
-  constructor({ maxEventBytes, eventSeconds }: BackgroundSettings) {
+  constructor({ maxEventBytes, eventSeconds }: Limits) {
     this.#ended = new LRUCache({
-      maxSize: ENDED * (maxEventBytes + OVERHEAD),
-      sizeCalculation: ({ bytes }) => bytes + OVERHEAD,
+      maxSize: KEPT_TURNS * maxEventBytes,
+      sizeCalculation: ({ size }) => size + OVERHEAD,
       ttl: eventSeconds * 1000,
     })
   }
 
-  /** Add a recording, and keep it for some time after its end. */
+  /** Add the recording of a newer turn, and keep it for some time after its end. */
   add(recording: Recording): void {
-    const { sessionId, actor } = recording
-    this.#ended.delete(keyOf(sessionId, actor))
-    this.#running.add(recording)
+    const key = keyOf(recording.sessionId, recording.actor)
+    this.#ended.delete(key)
+    this.#running.set(key, recording)
     const keep = () => {
       if (recording.state === 'running') return
       recording.off('change', keep)
-      this.#running.delete(recording)
-      this.#ended.set(keyOf(sessionId, actor), recording)
+      if (this.#running.get(key) !== recording) return // a newer turn has replaced it
+      this.#running.delete(key)
+      this.#ended.set(key, recording)
     }
     recording.on('change', keep)
     keep()
@@ -38,14 +64,13 @@ export class Recordings {
 
   /** Return the recording of the actor's newest turn in a session. */
   find(sessionId: string, actor: string | null): Recording | undefined {
-    const isMatch = (recording: Recording) =>
-      recording.sessionId === sessionId && recording.actor === actor
-    return [...this.#running].findLast(isMatch) ?? this.#ended.get(keyOf(sessionId, actor))
+    const key = keyOf(sessionId, actor)
+    return this.#running.get(key) ?? this.#ended.get(key)
   }
 
   /** Whether there is a recording of a session, of any actor. */
   has(sessionId: string): boolean {
-    const recordings = [...this.#running, ...this.#ended.values()]
+    const recordings = [...this.#running.values(), ...this.#ended.values()]
     return recordings.some((recording) => recording.sessionId === sessionId)
   }
 

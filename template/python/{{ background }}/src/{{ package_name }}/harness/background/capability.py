@@ -1,6 +1,5 @@
 """The capability for turns that continue after their client has left."""
 
-import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -10,16 +9,17 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from ..capability import Capability, Routes
-from ..contract import SESSION_HEADER, SESSION_ID, AgentError, Turn
-from ..http.requests import parse_json, read_actor, read_header
+from ..contract import SESSION_HEADER, AgentError, Turn
+from ..http.requests import parse_json, read_header
 from ..modules import LoadModules
 from ..runtime import Runtime
-from .detached import CONTROL_PATH, DETACHED, FIELDS, Detaching
-from .readers import follow, stop
-from .recordings import Format, Key, Recordings
+from .detached import CONTROL_PATH, DETACHED, MODES, Detaching
+from .failures import Format
+from .readers import follow, read_key, stop
+from .recordings import Recordings
 from .settings import BackgroundSettings
 
-OTHERS = {"prompt", "replace_turn", "fork", "end_session"}
+OTHER_FIELDS = {"prompt", "replace_turn", "fork", "end_session"}
 
 
 class Background(Capability):
@@ -60,7 +60,7 @@ class Background(Capability):
         self.recordings.forget(session_id)
 
     async def _follow(self, request: Request, runtime: Runtime) -> Response:
-        key = _read_key(request, runtime, request.path_params["session"])
+        key = read_key(request, runtime, request.path_params["session"])
         return await follow(runtime, self.recordings, key, read_header(request, "last-event-id"))
 
     async def _control(self, request: Request, runtime: Runtime) -> Response:
@@ -69,11 +69,11 @@ class Background(Capability):
         body = parse_json(await request.body())
         if session_id is None:
             raise AgentError("invalid_request", "Send the session id in the session header.")
-        key = _read_key(request, runtime, session_id)
+        key = read_key(request, runtime, session_id)
         if not isinstance(body, dict):
             raise AgentError("invalid_request", "The body must be an object.")
-        wanted = [name for name in FIELDS if body.get(name, False) is not False]
-        is_turn = runtime.read_request(body, session_id) or not OTHERS.isdisjoint(body)
+        wanted = [name for name in MODES if body.get(name, False) is not False]
+        is_turn = runtime.read_request(body, session_id) or not OTHER_FIELDS.isdisjoint(body)
         if len(wanted) != 1 or is_turn or body[wanted[0]] is not True:
             message = "Send follow or stop as true, in a separate request."
             raise AgentError("invalid_request", message)
@@ -81,10 +81,3 @@ class Background(Capability):
             return await stop(runtime, self.recordings, key)
         last_id = read_header(request, "last-event-id") or body.get("last_event_id")
         return await follow(runtime, self.recordings, key, last_id)
-
-
-def _read_key(request: Request, runtime: Runtime, session_id: str) -> Key:
-    request.state.session_id = session_id
-    if not re.fullmatch(SESSION_ID, session_id):
-        raise AgentError("invalid_session_id")
-    return session_id, read_actor(request, runtime)

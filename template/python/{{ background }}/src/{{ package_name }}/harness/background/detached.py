@@ -14,14 +14,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..contract import NO_SNIFF, SESSION_HEADER, AgentError, Turn
 from ..http.requests import find_actor, parse_json
 from ..log import log_unexpected
+from .failures import Format, format_error
 from .readers import TURN_HEADER, EventStream
-from .recordings import BackgroundTurn, Format, Recordings, format_error
+from .recordings import BackgroundTurn, Recordings
 
 CONTROL_PATH = "/invocations/events"  # of `follow` and `stop`: these requests run no turn
-FIELDS = ("background", "follow", "stop")
+MODES = ("background", "follow", "stop")
 MAX_CONTROL_BYTES = 4096  # of the body of `follow` and `stop`
 ACCEPT_SECONDS = 1  # of a wait for the session, until the turn is accepted
 PUBLISH_SECONDS = 1  # for the response to wait until other replicas know the turn
+ABORT = b'data: {"type":"abort"}\n\n'  # the end of a stopped turn of useChat
 DETACHED: ContextVar["Detached | None"] = ContextVar("DETACHED", default=None)
 
 
@@ -100,7 +102,7 @@ class Detached:
     async def relay(self, send: Send) -> None:
         """Send the response to a rejected request. Raises AgentError `turn_stopped`."""
         await asyncio.wait({self._task})
-        if self.turn and self.turn.stopping.is_set():
+        if self._is_cancelled:
             raise AgentError("turn_stopped")
         if self.head:
             await send(self.head)
@@ -114,7 +116,7 @@ class Detached:
             if not self.turn or not self.accepted.is_set():
                 raise
             log_unexpected(error)
-            self.turn.append(format_error(self._format, AgentError("internal_error")))
+            self.turn.recording.append(format_error(self._format, AgentError("internal_error")))
         finally:
             if self.turn:
                 self._recordings.end(self.turn)
@@ -129,14 +131,27 @@ class Detached:
         if not self.turn or not self.is_stream:
             self._body += data
             if self.turn and is_last and self.accepted.is_set():  # it failed before its first text
-                self.turn.append(b"event: error\ndata: " + self._body + b"\n\n")
+                self._append(self.turn, b"event: error\ndata: " + self._body + b"\n\n")
             return
         *events, self._rest = (self._rest + data).split(b"\n\n")
         for event in events:
             if not event.startswith(b":"):  # a comment
-                self.turn.append(event + b"\n\n")
+                self._append(self.turn, event + b"\n\n")
         if is_last or (self.turn.recording.last and self._format == "events"):
             self.accept()
+
+    def _append(self, turn: BackgroundTurn, event: bytes) -> None:
+        """Record an event. The error of a cancelled turn is `turn_stopped`."""
+        if self._is_cancelled and event.startswith(b"event: error\n"):
+            event = format_error(self._format, AgentError("turn_stopped"))
+        elif self._is_cancelled and event.startswith(b'data: {"type":"error"'):
+            event = ABORT
+        turn.recording.append(event)
+
+    @property
+    def _is_cancelled(self) -> bool:
+        """Whether a client stopped the turn before its commit."""
+        return self.core_turn is not None and self.core_turn.outcome == "cancelled"
 
 
 class Detaching:
@@ -221,7 +236,7 @@ class Detaching:
 
 def _find_request(fields: dict[str, Any]) -> None:
     """Raise _ControlRequest or _BackgroundRequest; AgentError if a field is not a boolean."""
-    for name in FIELDS:
+    for name in MODES:
         if not isinstance(fields.get(name, False), bool):
             raise AgentError("invalid_request", f"Send {name} as true or false.")
     if fields.get("follow") or fields.get("stop"):
@@ -258,8 +273,8 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 
 
 def _read_fields(body: bytes) -> dict[str, Any]:
-    """Return the object in a body that has one of FIELDS, or {}."""
-    if not any(f'"{name}"'.encode() in body for name in FIELDS):
+    """Return the object in a body that has one of MODES, or {}."""
+    if not any(f'"{name}"'.encode() in body for name in MODES):
         return {}
     try:
         value = parse_json(body)

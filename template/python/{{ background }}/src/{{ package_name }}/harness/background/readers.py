@@ -3,14 +3,18 @@
 import re
 from collections.abc import AsyncIterator
 
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from ..contract import NO_SNIFF, SESSION_HEADER, AgentError
+from ..contract import NO_SNIFF, SESSION_HEADER, SESSION_ID, AgentError
+from ..http.requests import read_actor
 from ..http.server import KEEP_ALIVE, Events
 from ..runtime import Runtime
 from ..sessions.session_store import InProcess
-from .recordings import Key, Recording, Recordings, format_error
+from .failures import format_error
+from .recording import Recording
+from .recordings import Key, Recordings
 
 EVENT_ID = r"([A-Za-z0-9_-]{16})\.([0-9]{1,15})"
 TURN_HEADER = "X-Turn-Id"  # of a stream for useChat: its turn continues without clients
@@ -32,6 +36,10 @@ class EventStream(StreamingResponse):
         self._is_numbered = is_numbered
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] == "HEAD":
+            head = {"status": self.status_code, "headers": self.raw_headers}
+            await send({"type": "http.response.start", **head})
+            return await send({"type": "http.response.body"})
         with self._recording.reading():
             await super().__call__(scope, receive, send)
 
@@ -60,6 +68,14 @@ class EventStream(StreamingResponse):
         return f"id: {self._recording.turn_id}.{self._position}\n".encode() + event
 
 
+def read_key(request: Request, runtime: Runtime, session_id: str) -> Key:
+    """Return the session and the actor of a request. Raises AgentError if they are invalid."""
+    request.state.session_id = session_id
+    if not re.fullmatch(SESSION_ID, session_id):
+        raise AgentError("invalid_session_id")
+    return session_id, read_actor(request, runtime)
+
+
 async def follow(runtime: Runtime, recordings: Recordings, key: Key, last_id: object) -> Response:
     """Return the events of the newest turn of a session and actor.
 
@@ -82,8 +98,7 @@ async def follow(runtime: Runtime, recordings: Recordings, key: Key, last_id: ob
         position = int(match[2])
         if recording.is_ended and position >= recording.final:
             return Response(status_code=204, headers={SESSION_HEADER: session_id})
-    recording.read(position, 0)
-    admit(recordings, recording)
+    check_reader(recordings, recording, position)
     seconds = runtime.settings.keep_alive_seconds
     stream = EventStream(recording, position, seconds, is_numbered=True)
     stream.headers[SESSION_HEADER] = session_id
@@ -110,21 +125,30 @@ async def find(recordings: Recordings, key: Key) -> Recording | None:
 
     Raises AgentError `session_forbidden` if only another actor has turns in the session.
     """
+    session_id, _ = key
     recording = recordings.find(key)
-    if recordings.shared is None or (recording and not recording.is_ended):
+    if recording and not recording.is_ended:
+        return recording
+    if recordings.shared is None:
+        if recording is None and recordings.has(session_id):
+            raise AgentError("session_forbidden")
         return recording
     try:
-        return await recordings.shared.newest(key) or recording
+        return await recordings.shared.newest(key)
     except AgentError as error:
         if recording is None or error.type != "store_unavailable":
             raise
         return recording
 
 
-def admit(recordings: Recordings, recording: Recording) -> None:
-    """Raise AgentError `rate_limited` if a recording has MAX_READERS readers."""
+def check_reader(recordings: Recordings, recording: Recording, position: int) -> None:
+    """Raise an error if no reader can start after this position.
+
+    Raises AgentError: `rate_limited` if the recording has MAX_READERS readers, or `events_lost`.
+    """
     if len(recording.readers) >= recordings.settings.max_readers:
         raise AgentError("rate_limited", "This turn has too many readers; retry later.")
+    recording.read(position, 0)
 
 
 def _not_found() -> AgentError:

@@ -1,149 +1,17 @@
-"""The recorded events of background turns, in this process."""
+"""The recordings of this process: of running turns, and for EVENT_SECONDS of ended turns."""
 
 import asyncio
-import json
-from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from secrets import token_urlsafe
-from typing import Literal, Protocol
+from typing import Protocol
 
-from ..contract import ERRORS, AgentError
-from ..http.server import Events
+from ..contract import AgentError
+from .failures import Format
+from .recording import Recording
 from .settings import BackgroundSettings
 
-ERRORS["events_lost"] = (
-    409,
-    "The first events of this turn were dropped: its reply will be in the session.",
-)
-ERRORS["turn_elsewhere"] = (
-    409,
-    "Another replica may run this turn: send the request there, or store sessions in Valkey.",
-)
-ERRORS["turn_stopped"] = (409, "The turn was stopped; it was not saved.")
-ERRORS["turn_lost"] = (
-    503,
-    "The process ended during the turn; send the request again with the same Idempotency-Key.",
-)
-
-# The form of the recorded events: of POST /invocations, or of POST /api/chat.
-Format = Literal["events", "chat"]
 Key = tuple[str, str | None]  # the session id and the actor
 KEPT_TURNS = 16  # the ended turns of a process keep at most as many times MAX_EVENT_BYTES
-LOST_NUMBER = 10**15 - 1  # of `turn_lost`: the killed process may have sent unsaved events
 OVERHEAD = 1024  # bytes of a recording without events
-DONE = "data: [DONE]\n\n"
-
-
-class Recording:
-    """The events of a turn, in order and numbered from 1.
-
-    Above `max_bytes`, the oldest events are dropped. Readers read by position, so they delay
-    neither the turn nor each other.
-    """
-
-    def __init__(self, turn_id: str, format: Format, max_bytes: int) -> None:
-        self.turn_id = turn_id
-        self.format: Format = format
-        self.first = 1  # the number of the oldest event that is not dropped
-        self.size = 0  # bytes
-        self.is_ended = False
-        self.is_closed = False  # readers must reconnect
-        self.lost: bytes | None = None  # the last event, if the process that runs the turn ended
-        self.readers = set[asyncio.Task[None]]()
-        self._max_bytes = max_bytes
-        self._events = deque[bytes]()
-        self._news = asyncio.Event()
-
-    @property
-    def last(self) -> int:
-        """The number of the last event."""
-        return self.first + len(self._events) - 1
-
-    @property
-    def final(self) -> int:
-        """The number of the last event of an ended turn, also if its process has ended."""
-        return LOST_NUMBER if self.lost else self.last
-
-    def append(self, event: bytes) -> None:
-        """Add an event: its lines, and the empty line at their end."""
-        self._events.append(event)
-        self.size += len(event)
-        while self.size > self._max_bytes:
-            self.size -= len(self._events.popleft())
-            self.first += 1
-        self._notify()
-
-    def skip_to(self, number: int) -> None:
-        """Drop all events; the next event has this number."""
-        self._events.clear()
-        self.size = 0
-        self.first = number
-
-    def end(self) -> None:
-        """Mark the end: no more events follow."""
-        self.is_ended = True
-        self._notify()
-
-    def lose(self, event: bytes) -> None:
-        """Mark the end of a turn whose process has ended; readers get `event` after all others."""
-        self.lost = event
-        self.end()
-
-    def close(self) -> None:
-        """Disconnect the readers, so that they reconnect to another replica."""
-        self.is_closed = True
-        self._notify()
-
-    def read(self, position: int, max_bytes: int) -> list[bytes]:
-        """Return the events after `position`: at least one if there is one, in about `max_bytes`.
-
-        Raises AgentError `events_lost` if the next event was dropped.
-        """
-        if position + 1 < self.first:
-            raise AgentError("events_lost")
-        events = list[bytes]()
-        size = 0
-        for index in range(position + 1 - self.first, len(self._events)):
-            events.append(self._events[index])
-            size += len(events[-1])
-            if size >= max_bytes:
-                break
-        return events
-
-    async def wait(self, seconds: float) -> bool:
-        """Wait for the next event or the end; return False after `seconds`."""
-        try:
-            async with asyncio.timeout(seconds):
-                return await self._news.wait()
-        except TimeoutError:
-            return False
-
-    @contextmanager
-    def reading(self) -> Iterator[None]:
-        """Count the current task as a reader. `expire` ends the block without an error."""
-        task = asyncio.current_task()
-        assert task
-        self.readers.add(task)
-        try:
-            yield
-        except asyncio.CancelledError:
-            if task in self.readers:
-                raise
-            task.uncancel()
-        finally:
-            self.readers.discard(task)
-
-    def expire(self) -> None:
-        """Disconnect the readers, even if they do not receive."""
-        readers = self.readers
-        self.readers = set()
-        for reader in readers:
-            reader.cancel()
-
-    def _notify(self) -> None:
-        self._news.set()
-        self._news = asyncio.Event()
 
 
 class Shared(Protocol):
@@ -158,9 +26,9 @@ class Shared(Protocol):
     async def newest(self, key: Key) -> Recording | None:
         """Return the newest recording of a session and actor in all replicas, or None.
 
-        Its readers are disconnected when this process drains. Raises AgentError:
-        `session_forbidden` if only another actor has turns in the session, `store_unavailable`,
-        or `draining`.
+        A recording of this process also counts until all its events are in the store. The readers
+        are disconnected when this process drains. Raises AgentError: `session_forbidden` if only
+        another actor has turns in the session, `store_unavailable`, or `draining`.
         """
 
     async def stop(self, key: Key) -> bool:
@@ -182,24 +50,6 @@ class BackgroundTurn:
         self.recording = Recording(token_urlsafe(12), format, max_bytes)
         self.published = asyncio.Event()  # other replicas know the turn
         self.stopping = asyncio.Event()
-
-    def append(self, event: bytes) -> None:
-        """Record an event. If a client stopped the turn, report its error as `turn_stopped`."""
-        recording = self.recording
-        if self.stopping.is_set():
-            if recording.format == "events" and event.startswith(b"event: error\n"):
-                event = format_error(recording.format, AgentError("turn_stopped"))
-            elif event.startswith(b'data: {"type":"error"'):
-                event = b'data: {"type":"abort"}\n\n'
-        recording.append(event)
-
-
-def format_error(format: Format, error: AgentError) -> bytes:
-    """Return the last events of a failed turn."""
-    if format == "chat":
-        part = {"type": "error", "errorText": f"{error.type}: {error}"}
-        return f"data: {json.dumps(part, separators=(',', ':'))}\n\n{DONE}".encode()
-    return Events().format_error(error).encode()
 
 
 class Recordings:
@@ -246,7 +96,7 @@ class Recordings:
         recording = turn.recording
         recording.end()
         key = turn.key
-        is_newest = key is not None and self._get(key) is recording
+        is_newest = key is not None and self.find(key) is recording
         if not is_newest and not recording.readers:
             return
         loop = asyncio.get_running_loop()
@@ -260,15 +110,13 @@ class Recordings:
             self._drop(next(iter(self._ended.values())))
 
     def find(self, key: Key) -> Recording | None:
-        """Return the newest recording of a session and actor in this process.
+        """Return the newest recording of a session and actor in this process."""
+        session_id, actor = key
+        return self._newest.get(session_id, {}).get(actor)
 
-        Raises AgentError `session_forbidden` if only another actor has turns in the session.
-        """
-        if recording := self._get(key):
-            return recording
-        if key[0] in self._newest:
-            raise AgentError("session_forbidden")
-        return None
+    def has(self, session_id: str) -> bool:
+        """Whether this process has a recording of a session, of any actor."""
+        return session_id in self._newest
 
     def stop(self, key: Key) -> bool:
         """Cancel the turns of a session and actor; return whether one ran in this process."""
@@ -284,10 +132,6 @@ class Recordings:
                 self._drop(key)
         if self.shared:
             self.shared.forget(session_id)
-
-    def _get(self, key: Key) -> Recording | None:
-        session_id, actor = key
-        return self._newest.get(session_id, {}).get(actor)
 
     def _drop(self, key: Key) -> None:
         session_id, actor = key

@@ -8,7 +8,6 @@ import { checkAccess, pathOf, readActor, receive } from '../http/requests.ts'
 import { STREAM_HEADERS } from '../http/server.ts'
 import type { Handler, Modules } from '../modules.ts'
 import { Background } from './capability.ts'
-import { BackgroundError } from './failures.ts'
 import { checkReader, stream } from './readers.ts'
 import type { Recording } from './recording.ts'
 import type { BackgroundSettings } from './settings.ts'
@@ -42,8 +41,13 @@ export class ChatStreams extends Capability<BackgroundSettings> {
     const resume: Handler = async (request, response, runtime, { params }) => {
       const sessionId = readId(response, params.id)
       const actor = readActor(request, runtime)
-      const recording = await this.#findRunning(sessionId, actor)
-      if (!recording || recording.first > 1) return void response.writeHead(204, NO_CONTENT).end()
+      const recording = await this.#background.find(sessionId, actor)
+      // Another actor's session is an error.
+      if (!recording) await runtime.sessions.read(sessionId, actor)
+      const isChat = recording?.format === 'chat' && recording.first === 1
+      if (!isChat || recording.state !== 'running') {
+        return void response.writeHead(204, NO_CONTENT).end()
+      }
       checkReader(recording, 1, this.settings.maxReaders)
       await this.#stream(response, recording)
     }
@@ -69,8 +73,8 @@ export class ChatStreams extends Capability<BackgroundSettings> {
     const body = await runtime.turns.reading(() => receive(request, this.settings.maxBodyBytes))
     const actor = readActor(request, runtime)
     const detached = this.#background.detach(app, request, body, actor, 'chat')
-    void detached.begun.promise.then(() => {
-      if (detached.recording?.state === 'running') void this.#background.publish(detached)
+    void detached.accepted.promise.then(() => {
+      if (detached.response.statusCode < 400) void this.#background.publish(detached)
     })
     const recording = await detached.recorded.promise
     if (!recording) return detached.sendTo(response)
@@ -81,14 +85,6 @@ export class ChatStreams extends Capability<BackgroundSettings> {
   async #stream(response: ServerResponse, recording: Recording): Promise<void> {
     const headers = { ...HEADERS, [TURN_HEADER]: recording.turnId }
     await stream(response, recording, 1, headers, this.settings)
-  }
-
-  /** Return the recording of the running turn of a page. */
-  async #findRunning(sessionId: string, actor: string | null): Promise<Recording | undefined> {
-    const found = await this.#background.find(sessionId, actor).catch((error) => {
-      if (!(error instanceof BackgroundError)) throw error
-    })
-    return found?.state === 'running' && found.format === 'chat' ? found : undefined
   }
 }
 

@@ -9,10 +9,11 @@ import type { Modules, Runtime } from '../modules.ts'
 import { StoreUnavailable } from '../store/base.ts'
 import { Store } from '../store/capability.ts'
 import { ValkeyStore } from '../store/valkey.ts'
-import { Background, type SharedRecordings as Shared } from './capability.ts'
+import { Background } from './capability.ts'
 import { readChunks } from './chunks.ts'
-import { BackgroundError, type Format, toEvent } from './failures.ts'
+import { BackgroundError, type Format, formatError } from './failures.ts'
 import { type Recorded, Recording } from './recording.ts'
+import type { Shared } from './recordings.ts'
 import type { BackgroundSettings } from './settings.ts'
 
 const LEASE_SECONDS = 4 // after which a replica that does not renew its lease has lost the turn
@@ -99,6 +100,8 @@ interface Copy {
   readonly recording: Recording
   /** Resolves when the recording has the events so far. Rejects with AgentError. */
   readonly loaded: PromiseWithResolvers<void>
+  /** The `performance.now()` when it last had readers, or one looked for it. */
+  usedAt: number
 }
 
 /** Keeps the events of background turns in Valkey, if it is configured. */
@@ -140,7 +143,7 @@ export class SharedRecordings extends Capability<BackgroundSettings> implements 
     actor: string | null,
     signal: AbortSignal,
   ): Promise<AsyncIterable<Chunk> | undefined> {
-    const recording = this.#connected ? await this.find(sessionId, actor) : undefined
+    const recording = this.#connected ? await this.newest(sessionId, actor) : undefined
     return recording?.state === 'running' ? readChunks(recording, signal) : undefined
   }
 
@@ -151,19 +154,23 @@ export class SharedRecordings extends Capability<BackgroundSettings> implements 
     await Promise.race([published.promise, late])
   }
 
-  async find(sessionId: string, actor: string | null): Promise<Recording | undefined> {
+  async newest(sessionId: string, actor: string | null): Promise<Recording | undefined> {
     const found = await this.#find(sessionId, actor)
-    if (!found) return undefined
     const local = this.#background.findHere(sessionId, actor)
+    if (!found) {
+      const isUnwritten = [...this.#writers.values()].some((recording) => recording === local)
+      return isUnwritten ? local : undefined
+    }
     if (local?.turnId === found.turnId) return local
     if (this.#isDraining) throw new AgentError('draining')
     let copy = this.#copies.get(found.turnId)
     if (!copy) {
       const recording = new Recording(found, this.settings.maxEventBytes)
-      copy = { recording, loaded: Promise.withResolvers() }
+      copy = { recording, loaded: Promise.withResolvers(), usedAt: performance.now() }
       this.#copies.set(found.turnId, copy)
       void this.#read(copy)
     }
+    copy.usedAt = performance.now()
     await copy.loaded.promise
     return copy.recording
   }
@@ -236,7 +243,7 @@ export class SharedRecordings extends Capability<BackgroundSettings> implements 
       published()
       isNew = false
       failedAt = null
-      if (isStopped) this.#background.stopTurn(recording)
+      if (isStopped) this.#background.stopHere((running) => running === recording)
       if (last < 0 || (isEnded && last >= number)) return
       written = last
       const isIdle = recording.last === written && recording.state === 'running'
@@ -259,16 +266,14 @@ export class SharedRecordings extends Capability<BackgroundSettings> implements 
   }
 
   /** Copy the events of another replica's turn while it has readers. */
-  async #read({ recording, loaded }: Copy): Promise<void> {
+  async #read(copy: Copy): Promise<void> {
+    const { recording, loaded } = copy
     const { sessionId, turnId } = recording
     const keys = this.#keys(sessionId, `events:${turnId}`, `lease:${turnId}`)
-    let usedAt = performance.now()
-    let leasedAt = usedAt
+    let leasedAt = performance.now()
     let isLoaded = false
     try {
-      const isUsed = () => {
-        return recording.readers > 0 || performance.now() - usedAt < IDLE_SECONDS * 1000
-      }
+      const isUsed = () => performance.now() - copy.usedAt < IDLE_SECONDS * 1000
       while (recording.state === 'running' && isUsed()) {
         const [events, hasLease] = await this.#readPage(keys, recording.last).catch((error) => {
           if (!isLoaded) throw error
@@ -276,7 +281,7 @@ export class SharedRecordings extends Capability<BackgroundSettings> implements 
         })
         addTo(recording, events)
         const now = performance.now()
-        if (recording.readers > 0) usedAt = now
+        if (recording.readers > 0 || !isLoaded) copy.usedAt = now
         if (hasLease || events.length > 0) leasedAt = now
         if (events.length === PAGE) continue
         isLoaded = true
@@ -307,7 +312,7 @@ export class SharedRecordings extends Capability<BackgroundSettings> implements 
 
   /** End a turn whose replica has ended, once for the readers of all replicas. */
   async #lose([events = '', lease = '']: readonly string[], recording: Recording): Promise<void> {
-    const event = toEvent(new BackgroundError('turn_lost'), recording.format)
+    const event = formatError(recording.format, new BackgroundError('turn_lost'))
     const result = await this.#evaluate(LOSE, [lease, events], event).catch(() => 0)
     if (Number(result) >= 0) return
     recording.lose(event) // the events have expired

@@ -7,14 +7,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..capability import Capability, Routes
-from ..contract import SESSION_HEADER, SESSION_ID, AgentError
+from ..contract import SESSION_HEADER
 from ..http.chat_route import UiEvents
-from ..http.requests import read_actor
 from ..modules import LoadModules
 from ..runtime import Runtime
 from ..settings import CoreSettings
 from .capability import Background
-from .readers import TURN_HEADER, EventStream, admit, find, stop
+from .readers import TURN_HEADER, EventStream, check_reader, find, read_key, stop
 from .recordings import Key
 
 
@@ -41,7 +40,7 @@ class ChatStreams(Capability):
         is_chat = recording and recording.format == "chat" and recording.first == 1
         if recording is None or not is_chat or recording.is_ended:
             return _no_content(key)
-        admit(self._recordings, recording)
+        check_reader(self._recordings, recording, 0)
         seconds = runtime.settings.keep_alive_seconds
         stream = EventStream(recording, 0, seconds, is_numbered=False)
         headers = {SESSION_HEADER: key[0], TURN_HEADER: recording.turn_id}
@@ -56,10 +55,7 @@ class ChatStreams(Capability):
 
 def _read_key(request: Request, runtime: Runtime) -> Key:
     session_id = re.sub("^__(?=LOCALID_)", "", request.path_params["id"])  # of assistant-ui
-    request.state.session_id = session_id
-    if not re.fullmatch(SESSION_ID, session_id):
-        raise AgentError("invalid_session_id")
-    return session_id, read_actor(request, runtime)
+    return read_key(request, runtime, session_id)
 
 
 def _no_content(key: Key) -> Response:

@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from ..contract import AgentError, Chunk, Reasoning
+from .failures import DONE
 from .readers import CHUNK_BYTES
-from .recordings import DONE, Recording
+from .recording import Recording
 
 EVENT = r"(?:event: (\w+)\n)?data: (.*)\n"  # name and data
 WAIT_SECONDS = 60

@@ -17,7 +17,9 @@ from ..store.capability import Store
 from ..store.valkey import ValkeyStore
 from .capability import Background
 from .chunks import read_chunks
-from .recordings import BackgroundTurn, Format, Key, Recording, format_error
+from .failures import Format, format_error
+from .recording import Recording
+from .recordings import BackgroundTurn, Key
 from .settings import BackgroundSettings
 
 log = logging.getLogger(__name__)
@@ -146,10 +148,11 @@ class SharedRecordings(Capability):
 
     async def newest(self, key: Key) -> Recording | None:
         found = await self._find(key)
-        if found is None:
-            return None
-        turn_id, format = found
         local = self._recordings.find(key)
+        if found is None:
+            is_unwritten = any(recording is local for _, recording in self._written.values())
+            return local if is_unwritten else None
+        turn_id, format = found
         if local and local.turn_id == turn_id:
             return local
         if self._turns.is_draining:
@@ -159,6 +162,7 @@ class SharedRecordings(Capability):
             copy = _Copy(Recording(turn_id, format, self.settings.max_event_bytes))
             self._copies[turn_id] = copy
             self._run(self._read(key[0], copy), self._readers)
+        copy.used_at = time.monotonic()
         await copy.loaded.wait()
         if copy.failure:
             raise copy.failure
@@ -242,12 +246,9 @@ class SharedRecordings(Capability):
         """Copy the events of another replica's turn while it has readers."""
         recording = copy.recording
         keys = self._keys(session_id, f"events:{recording.turn_id}", f"lease:{recording.turn_id}")
-        used_at = time.monotonic()
-        leased_at = used_at
+        leased_at = time.monotonic()
         try:
-            while not recording.is_ended and (
-                recording.readers or time.monotonic() - used_at < IDLE_SECONDS
-            ):
+            while not recording.is_ended and time.monotonic() - copy.used_at < IDLE_SECONDS:
                 try:
                     events, has_lease = await self._evaluate(READ, keys, recording.last, PAGE)
                 except AgentError as error:
@@ -257,7 +258,8 @@ class SharedRecordings(Capability):
                     events, has_lease = [], True
                 copy.add(events)
                 now = time.monotonic()
-                used_at = now if recording.readers else used_at
+                if recording.readers or not copy.loaded.is_set():
+                    copy.used_at = now
                 if has_lease or events:
                     leased_at = now
                 if len(events) == PAGE:
@@ -321,6 +323,7 @@ class _Copy:
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
+        self.used_at = time.monotonic()  # when it last had readers, or one looked for it
         self.loaded = asyncio.Event()  # the recording has the events so far
         self.failure: AgentError | None = None
 
