@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import cast
+from zlib import crc32
 
 import pytest
 
@@ -29,6 +30,8 @@ from tests.conformance.targets import (
 from tests.stores.stores import SENTINEL, Backing
 from tests.support.rows import collected
 
+# What tries a row of a test besides the first target: each framework and each language.
+HALVES = [{"vercel-typescript"}, {"strands-typescript", "vercel-python"}]
 NewChat = Callable[..., Chat]
 OpenFleet = Callable[[Target], AbstractContextManager[Fleet]]
 
@@ -51,8 +54,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run each test for each target of its module; the first is tried every day."""
     if "target" in metafunc.fixturenames:
         targets = getattr(metafunc.module, "VENDOR_TARGETS", [*TARGETS, *STORED])
-        about = metafunc.definition.get_closest_marker("about")
-        usual = USUAL[about.args[0] if about else "all"]
+        usual = usual_of(metafunc.definition)
         if metafunc.definition.get_closest_marker("stored"):
             targets, usual = STORED, USUAL["sessions"]
         rows = [
@@ -64,6 +66,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         )
 
 
+def usual_of(test: pytest.Item) -> set[str]:
+    """The names of the targets that a usual run has of a test."""
+    about = test.get_closest_marker("about")
+    return USUAL[about.args[0] if about else "all"]
+
+
 def marks_of(target: Target, usual: set[str]) -> list[pytest.MarkDecorator]:
     """When a target is tried: every day, in the usual run, or in the full one only."""
     if target == TARGETS[0]:
@@ -73,11 +81,21 @@ def marks_of(target: Target, usual: set[str]) -> list[pytest.MarkDecorator]:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Of a module with `is_sample`, the usual run has the tests for which it is true."""
+    """Leave tests to the full run: those for which `is_sample` of their module is false.
+
+    A usual run that tries a test with all targets has each of its rows with the first target and,
+    in turn, with the sets of HALVES.
+    """
     assert isinstance(item, pytest.Function)
+    values = item.callspec.params if hasattr(item, "callspec") else {}
     is_sample = getattr(item.module, "is_sample", None)
-    if is_sample and not is_sample(item.originalname, item.callspec.params):
+    if is_sample and not is_sample(item.originalname, values):
         item.add_marker("full")
+    target = values.get("target")
+    if target in TARGETS[1:] and len(values) > 1 and usual_of(item) >= USUAL["turns"]:
+        row = item.name.replace(target.name, "")
+        if target.name not in HALVES[crc32(row.encode()) % len(HALVES)]:
+            item.add_marker("full")
 
 
 @pytest.fixture(scope="session")
