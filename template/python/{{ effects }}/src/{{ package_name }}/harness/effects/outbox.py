@@ -403,6 +403,11 @@ class Outbox:
             await _log_failure(self.save(id))
 
 
+def identity_of(stage: Stage) -> str:
+    """Return the turn: its idempotency key, or its number. A repeated turn has the same identity."""
+    return f"turn {stage.turn.number}" if stage.key is None else f"key {stage.key}"
+
+
 def open_calls(records: dict[str, Any]) -> int:
     """Return the number of scheduled calls in the records of a session."""
     return int(records.get(NAME, {}).get("open", 0))
