@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -93,7 +94,11 @@ class TurnCalls:
         else:
             if call.key not in used:
                 used.append(call.key)
-            if not call.is_open or call.key in outbox.running:
+            if call.key in outbox.running:
+                if not call.is_of(self._identity):
+                    outbox.adopted.add(call.key)
+                return call
+            if not call.is_open:
                 return call
             await self._resolve(function, call)
             if not call.is_open:
@@ -115,6 +120,7 @@ class TurnCalls:
         found = [call for call in unused if call.is_of(self._identity)]
         # Another call whose outcome is unknown may have had the effect that this call wants.
         found += [call for call in same if call.is_open and not self._runs_beside(call)]
+        found += [call for call in unused if not call.is_open and call.wanted]
         return next(iter(found), None)
 
     def _runs_beside(self, call: Call) -> bool:
@@ -137,6 +143,8 @@ class TurnCalls:
             return
         if outcome.status == "unknown" and is_foreign and seconds > 0:
             raise RuntimeError(unknown(call))  # its process may still record the outcome
+        if outcome.status == "done" and not call.is_of(self._identity):
+            outcome = replace(outcome, wanted=True)  # also for the repetition, if this turn fails
         outbox.outcomes[self._session.id][call.key] = outcome
         if outcome.status == "unknown":
             raise RuntimeError(unknown(call))

@@ -12,7 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Awaitable
 from contextvars import Context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 from uuid import uuid4
 
@@ -49,6 +49,7 @@ class Outcome:
 
     status: Literal["done", "failed", "unknown", "removed", "scheduled"]
     result: Any = None
+    wanted: bool = False  # whether the next identical call of `once` gets it
 
 
 class Outbox:
@@ -63,6 +64,7 @@ class Outbox:
         self.outcomes: dict[str, dict[str, Outcome]] = defaultdict(dict)  # that no save has, by key
         self.starts: dict[str, dict[str, Call]] = defaultdict(dict)  # for the next save, by key
         self.running: dict[str, asyncio.Task[Any]] = {}  # calls of `once` by key
+        self.adopted: set[str] = set()  # the keys of running calls that a later turn waits for
         self.stages: dict[str, Stage] = {}  # of the running turns
         self._ids: dict[str, str] = {}  # of sections that no save has
         self.workers: dict[str, asyncio.Task[None]] = {}
@@ -103,6 +105,7 @@ class Outbox:
             if outcome and outcome.status != "removed" and call.status != "done":
                 call.status = outcome.status
                 call.result = outcome.result
+                call.wanted = call.wanted or outcome.wanted
                 if call.status == "done":
                     call.arguments = {}
                 if call.status == "scheduled":  # a person wants a retry
@@ -128,6 +131,12 @@ class Outbox:
         section.remove(shown)
         for call in added:
             section.put(call)
+        for call in section.calls:
+            if call.key in kept.get("used", []):
+                # The next identical call gets an outcome that this turn did not get.
+                call.wanted = call.is_open
+                if not call.is_open:
+                    call.adopt(identity_of(self.stages[id]))
         section.make_room(self.settings.max_effects, self.settings.max_effect_bytes)
         section.open = len(section.scheduled)
         is_released = self._closing.is_set() and section.owner == self.id
@@ -195,8 +204,12 @@ class Outbox:
             del self.starts[session.id][call.key]
         task = asyncio.create_task(self._run_started(session, function, call))
         self.running[call.key] = task
-        task.add_done_callback(lambda _: self.running.pop(call.key, None))
+        task.add_done_callback(lambda _: self._end_call(call.key))
         task.add_done_callback(_retrieve)
+
+    def _end_call(self, key: str) -> None:
+        self.running.pop(key, None)
+        self.adopted.discard(key)
 
     def _withdraw(self, session_id: str, call: Call) -> None:
         """Remove the start of a call that did not run: the store may have saved it."""
@@ -217,7 +230,7 @@ class Outbox:
             failure = error
             log.warning("effect %s: %s", call.tool, describe(error) + place_of(error))
             outcome = await self.resolve(session.id, function, call)
-        self.outcomes[session.id][call.key] = outcome
+        self.outcomes[session.id][call.key] = replace(outcome, wanted=call.key in self.adopted)
         try:
             await self.save(session.id)
         except AgentError:  # the commit of the turn, or the worker, saves the outcome
