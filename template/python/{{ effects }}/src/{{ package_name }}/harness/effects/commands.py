@@ -175,7 +175,7 @@ def _run(use: Use, ids: Iterable[str], *, loads_tools: bool = False) -> Any:
         app.load()
     own = Effects.find(capabilities)
     try:
-        return asyncio.run(_use_store(use, own, capabilities, ids))
+        return asyncio.run(use_store(use, own, capabilities, ids))
     except AgentError as error:
         raise click.ClickException(error.detail or str(error)) from None
 
@@ -185,8 +185,12 @@ def _check_id(id: str) -> None:
         raise click.BadParameter(ERRORS["invalid_session_id"][1])
 
 
-async def _use_store(use: Use, own: Any, capabilities: list[Capability], ids: Iterable[str]) -> Any:
+async def use_store(use: Use, own: Any, capabilities: list[Capability], ids: Iterable[str]) -> Any:
+    """Return the result of `use` with the first session store of the capabilities."""
+    from .outbox import COMMAND
+
     settings: CoreSettings = own.settings
+    own.outbox.id = f"{COMMAND}{own.outbox.id}"
     for capability in capabilities:
         store = capability.session_store()
         if store is not None and not isinstance(store, InProcess):

@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 FIRST_PAUSE = 0.5  # seconds; each further pause is twice as long
 MAX_PAUSE = 30.0
 MAX_PAUSES = 10  # after failures of the store; later, the next opening of the session continues
+COMMAND = "command-"  # the prefix of the id of a process that does not renew its owner key
 NOT_JSON = "The call is done. Its result could not be recorded."
 
 
@@ -156,7 +157,7 @@ class Outbox:
 
     async def has_ended(self, owner: str) -> bool:
         """Whether another process is known to have ended."""
-        if self.index and await self.index.has_ended(owner):
+        if self.index and not owner.startswith(COMMAND) and await self.index.has_ended(owner):
             self._ended.add(owner)
         return owner in self._ended
 
