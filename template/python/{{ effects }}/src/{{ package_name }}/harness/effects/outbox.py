@@ -71,9 +71,9 @@ class Outbox:
         self.workers: dict[str, asyncio.Task[None]] = {}
         self._is_working: set[str] = set()
         self._again: set[str] = set()  # sessions to watch when their worker ends
-        self._claims: set[str] = set()  # the sessions whose next save claims their calls
+        # The sessions whose next save claims their calls, and the process that had the claim.
+        self._claims: dict[str, str] = {}
         self._owned: set[str] = set()
-        self._ended: set[str] = set()  # processes
         self._closing = asyncio.Event()
         self._reported: set[str] = set()
 
@@ -124,7 +124,7 @@ class Outbox:
         section = self._read(id, records)
         self._merge(id, section)
         now = time.time()
-        is_foreign = self._is_foreign(section)
+        is_foreign = section.is_of_other(self.id, now) and section.owner != self._claims.get(id)
         if not is_foreign:
             # A turn that is replaced or taken back must not have effects.
             number = turn.number - 1 if turn else last["turn"]
@@ -151,15 +151,11 @@ class Outbox:
         if section.calls:
             records[NAME] = section.model_dump(exclude_defaults=True)
 
-    def _is_foreign(self, section: Section) -> bool:
-        """Whether another process may be running the scheduled calls."""
-        return section.owner not in self._ended and section.is_of_other(self.id, time.time())
-
     async def has_ended(self, owner: str) -> bool:
         """Whether another process is known to have ended."""
-        if self.index and not owner.startswith(COMMAND) and await self.index.has_ended(owner):
-            self._ended.add(owner)
-        return owner in self._ended
+        if self.index is None or owner.startswith(COMMAND):
+            return False
+        return await self.index.has_ended(owner)
 
     async def save(self, session_id: str) -> None:
         """Save the starts and outcomes of a session. Raises AgentError.
@@ -318,7 +314,8 @@ class Outbox:
         outcomes = self.outcomes.get(session_id, {})
         waiting = [call for call in section.scheduled if call.key not in outcomes]
         now = time.time()
-        is_foreign = self._is_foreign(section) and not await self.has_ended(section.owner)
+        is_other = section.is_of_other(self.id, now)
+        is_foreign = is_other and not await self.has_ended(section.owner)
         if outcomes and (is_foreign or not waiting):
             await self.save(session_id)
             return 0
@@ -330,11 +327,11 @@ class Outbox:
         if section.owner != self.id or section.until < now + self.settings.effect_timeout_seconds:
             if self.index:
                 await self.index.add(session_id, 2 * self.settings.effect_timeout_seconds)
-            self._claims.add(session_id)
+            self._claims[session_id] = section.owner
             try:
                 await self.save(session_id)
             finally:
-                self._claims.discard(session_id)
+                del self._claims[session_id]
             return 0
         return await self._try(session_id, snapshot["app_data"]["actor"], waiting[0])
 
