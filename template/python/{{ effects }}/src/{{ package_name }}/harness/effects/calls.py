@@ -169,10 +169,10 @@ class TurnCalls:
         settings = self._outbox.settings
         for row in [*self._kept["scheduled"], call]:
             section.put(Call.model_validate(row))
-        if not section.make_room(settings.max_effects, settings.max_effect_bytes):
+        if not self._outbox.make_room(self._session.id, section):
             limits = f"MAX_EFFECTS={settings.max_effects}"
             limits += f", MAX_EFFECT_BYTES={settings.max_effect_bytes}"
-            problem = "this session has too many open effects, or their arguments are too large"
+            problem = "the open effects of this session and those of this turn leave no room"
             raise RuntimeError(f"{call.tool} did not run: {problem} ({limits}).")
 
 

@@ -19,7 +19,7 @@ from uuid import uuid4
 from ..contract import AgentError, Turn
 from ..log import describe, log_unexpected, place_of
 from ..sessions.sessions import LastTurn, Session, Sessions, Stage
-from .functions import FUNCTIONS, Effect, EffectFunction, Rejected
+from .functions import FUNCTIONS, Effect, EffectFunction, Rejected, canonical
 from .records import NAME, SKEW_SECONDS, Call, Section, read_section
 from .settings import EffectSettings
 
@@ -29,6 +29,8 @@ MAX_PAUSE = 30.0
 MAX_PAUSES = 10  # after failures of the store; later, the next opening of the session continues
 COMMAND = "command-"  # the prefix of the id of a process that does not renew its owner key
 NOT_JSON = "The call is done. Its result could not be recorded."
+TOO_LARGE = "The result was too large to be recorded."
+MAX_REASON = 1000  # characters of a recorded failure
 
 
 class Index(Protocol):
@@ -105,12 +107,34 @@ class Outbox:
             outcome = outcomes.get(call.key)
             if outcome and outcome.status != "removed" and call.status != "done":
                 call.status = outcome.status
-                call.result = outcome.result
+                call.result = self._recorded(outcome)
                 call.wanted = call.wanted or outcome.wanted
                 if call.status == "done":
                     call.arguments = {}
                 if call.status == "scheduled":  # a person wants a retry
                     call.at = time.time()
+
+    def _recorded(self, outcome: Outcome) -> Any:
+        """Return the result of an outcome as the session records it."""
+        if outcome.status == "failed":
+            return outcome.result[:MAX_REASON]
+        if outcome.status == "done":
+            size = len(canonical(outcome.result).encode(errors="replace"))
+            if size > self.settings.max_effect_bytes / 4:
+                return TOO_LARGE
+        return outcome.result
+
+    def make_room(self, session_id: str, section: Section) -> bool:
+        """Drop old results until the limits hold; return whether they do.
+
+        The running turn keeps its results, because it may fail and be repeated.
+        """
+        kept = set[str]()
+        if stage := self.stages.get(session_id):
+            own: Any = stage.turn.kept.get(NAME, {})
+            kept.update(own.get("used", []))
+            kept.update(call.key for call in section.calls if call.is_of(identity_of(stage)))
+        return section.make_room(self.settings.max_effects, self.settings.max_effect_bytes, kept)
 
     def update(self, session: Session, last: LastTurn, turn: Turn | None, shown: set[str]) -> None:
         """Update the records before a save; `turn` commits its calls and has shown `shown`."""
@@ -138,7 +162,8 @@ class Outbox:
                 call.wanted = call.is_open
                 if not call.is_open:
                     call.adopt(identity_of(self.stages[id]))
-        section.make_room(self.settings.max_effects, self.settings.max_effect_bytes)
+        if added or self.starts.get(id):  # an outcome is recorded even above the limits
+            self.make_room(id, section)
         section.open = len(section.scheduled)
         is_released = self._closing.is_set() and section.owner == self.id
         if is_released or not section.open:
@@ -147,8 +172,7 @@ class Outbox:
             section.owner = self.id
             section.until = now + 2 * self.settings.effect_timeout_seconds + SKEW_SECONDS
             self._owned.add(id)
-        records.pop(NAME, None)
-        if section.calls:
+        if section.calls or NAME in records:  # the keys of later calls need its id
             records[NAME] = section.model_dump(exclude_defaults=True)
 
     async def has_ended(self, owner: str) -> bool:

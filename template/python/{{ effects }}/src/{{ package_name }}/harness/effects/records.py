@@ -92,18 +92,19 @@ class Section(BaseModel):
         """Whether another process may be running the scheduled calls."""
         return self.owner not in ("", owner) and now < self.until + SKEW_SECONDS
 
-    def make_room(self, count: int, size: int) -> bool:
+    def make_room(self, count: int, size: int, kept: set[str]) -> bool:
         """Drop results of `once`, the oldest first, until the limits hold; return whether they do.
 
-        Only calls with a result may be dropped.
+        Only calls with a result may be dropped, except those with the keys `kept`. Results that a
+        later call gets are dropped last.
         """
         excess = sum(call.size for call in self.calls) - size
         number = len(self.calls) - count
         dropped = set[str]()
-        for call in self.calls:
+        for call in sorted(self.calls, key=lambda call: call.wanted):
             if excess <= 0 and number <= 0:
                 break
-            if call.kind == "once" and not call.is_open:
+            if call.kind == "once" and not call.is_open and call.key not in kept:
                 dropped.add(call.key)
                 excess -= call.size
                 number -= 1
