@@ -357,7 +357,10 @@ class Outbox:
             finally:
                 del self._claims[session_id]
             return 0
-        return await self._try(session_id, snapshot["app_data"]["actor"], waiting[0])
+        pause = await self._try(session_id, snapshot["app_data"]["actor"], waiting[0])
+        if pause and self.outcomes.get(session_id):  # the claim may end during the pause
+            await self.save(session_id)
+        return pause
 
     async def _try(self, session_id: str, actor: str | None, call: Call) -> float:
         function = FUNCTIONS.get(call.tool)
