@@ -48,11 +48,16 @@ class Index(Protocol):
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a call; "removed" removes the record, because the call had no effect."""
+    """The outcome of a call.
+
+    "removed" removes the record, because the call had no effect. "scheduled" is a failed try, or a
+    person's decision to retry.
+    """
 
     status: Literal["done", "failed", "unknown", "removed", "scheduled"]
     result: Any = None
     wanted: bool = False  # whether the next identical call of `once` gets it
+    tried: float = 0  # the first try of a scheduled call
 
 
 class Outbox:
@@ -105,14 +110,16 @@ class Outbox:
         section.remove({key for key, it in outcomes.items() if it.status == "removed"})
         for call in section.calls:
             outcome = outcomes.get(call.key)
-            if outcome and outcome.status != "removed" and call.status != "done":
-                call.status = outcome.status
-                call.result = self._recorded(outcome)
-                call.wanted = call.wanted or outcome.wanted
-                if call.status == "done":
-                    call.arguments = {}
-                if call.status == "scheduled":  # a person wants a retry
-                    call.at = time.time()
+            if outcome is None or outcome.status == "removed":
+                continue
+            if call.status == "done" or (outcome.tried and not call.is_open):
+                continue  # another process was earlier
+            call.status = outcome.status
+            call.result = self._recorded(outcome)
+            call.wanted = call.wanted or outcome.wanted
+            call.tried = outcome.tried
+            if call.status == "done":
+                call.arguments = {}
 
     def _recorded(self, outcome: Outcome) -> Any:
         """Return the result of an outcome as the session records it."""
@@ -335,8 +342,9 @@ class Outbox:
             await self._finish(session_id)
             return None
         section = read_section(snapshot["app_data"].get("records", {}))
-        outcomes = self.outcomes.get(session_id, {})
-        waiting = [call for call in section.scheduled if call.key not in outcomes]
+        self._merge(session_id, section)
+        outcomes = self.outcomes.get(session_id)
+        waiting = section.scheduled
         now = time.time()
         is_other = section.is_of_other(self.id, now)
         is_foreign = is_other and not await self.has_ended(section.owner)
@@ -375,6 +383,7 @@ class Outbox:
             self.report(session_id, call, f"{problem}, so it waits")
             return MAX_PAUSE
         effect = Effect(call.key, session_id, actor, call.turn)
+        tried = call.tried or time.time()
         try:
             async with asyncio.timeout(self.settings.effect_timeout_seconds):
                 result = await function.run(effect, call.arguments)
@@ -384,8 +393,10 @@ class Outbox:
         except (Exception, SystemExit) as error:  # noqa: BLE001 (retried)
             reason = describe(error)
             log.warning("effect %s %s: %s", call.tool, call.key, reason + place_of(error))
-            age = time.time() - call.at
+            age = time.time() - tried
             if age < self.settings.effect_retry_seconds:
+                if not call.tried:  # the retry period also counts for other processes
+                    self.outcomes[session_id][call.key] = Outcome("scheduled", tried=tried)
                 return min(max(FIRST_PAUSE, age / 2), MAX_PAUSE) * random.uniform(0.5, 1)
             outcome = Outcome("failed", reason)
         if outcome.status == "failed":

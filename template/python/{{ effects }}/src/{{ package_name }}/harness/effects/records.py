@@ -36,6 +36,7 @@ class Call(BaseModel):
     wanted: bool = False  # whether the next identical call of `once` gets the outcome
     status: Status
     at: float  # when it was scheduled or started
+    tried: float = 0  # the first try of a scheduled call, if it failed
     result: Any = None  # JSON; the reason if it failed
     owner: str = ""  # the process that runs a started call
     until: float = 0  # the end of its time limit
