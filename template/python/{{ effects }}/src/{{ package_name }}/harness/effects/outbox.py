@@ -453,7 +453,7 @@ class Outbox:
 
 
 def identity_of(stage: Stage) -> str:
-    """Return the turn: its idempotency key, or its number. A repeated turn has the same identity."""
+    """Return the turn's idempotency key or number: a repeated turn has the same identity."""
     return f"turn {stage.turn.number}" if stage.key is None else f"key {stage.key}"
 
 
