@@ -3,13 +3,14 @@
 import asyncio
 import json
 import time
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
 from ..sessions.sessions import Stage
 from .functions import EffectFunction, canonical
-from .outbox import Outbox, unknown
-from .records import FINAL, NAME, SKEW_SECONDS, Call, Section, digest_of, key_of
+from .outbox import Outbox, identity_of, unknown
+from .records import FINAL, NAME, SKEW_SECONDS, Call, Section, digest_of, new_key
 
 SCHEDULED = "Scheduled: this runs when the turn is saved. Effect {}."
 DONE = "Done after the turn was saved: {}"
@@ -43,14 +44,16 @@ class TurnCalls:
 
     @property
     def _identity(self) -> str:
-        """The turn: its idempotency key, or its number. A repeated turn has the same identity."""
-        key = self._stage.key
-        return f"turn {self._turn.number}" if key is None else f"key {key}"
+        return identity_of(self._stage)
 
     @property
     def _kept(self) -> Any:
-        """The data of the turn that it keeps while it waits for approvals."""
-        kept: Any = self._turn.kept.setdefault(NAME, {"scheduled": [], "ordinals": {}})
+        """The data of the turn that it keeps while it waits for approvals.
+
+        `scheduled` are its scheduled calls, `used` the keys of the calls of `once` that it has
+        made.
+        """
+        kept: Any = self._turn.kept.setdefault(NAME, {"scheduled": [], "used": []})
         return kept
 
     async def schedule(self, function: EffectFunction, arguments: str) -> str:
@@ -80,25 +83,27 @@ class TurnCalls:
     async def _find_or_start(self, function: EffectFunction, arguments: str) -> Call:
         outbox = self._outbox
         digest = digest_of(function.name, arguments)
-        ordinal = self._kept["ordinals"].get(digest, 0)
-        self._kept["ordinals"][digest] = ordinal + 1
+        used: list[str] = self._kept["used"]
         section = outbox.view(self._session)
-        same = [call for call in section.calls if call.kind == "once" and call.digest == digest]
-        earlier = [it for it in same if (it.identity, it.ordinal) == (self._identity, ordinal)]
-        # Another call whose outcome is unknown may have had the effect that this call wants.
-        earlier += [it for it in same if it.is_open and not self._runs_beside(it)]
-        if not earlier:
-            key = key_of(section, self._identity, digest, ordinal)
+        call = self._find(section, digest)
+        if call is None:
+            key = new_key(section, self._identity, digest, used)
             call = self._new_call(function, arguments, key, "started")
-            call.ordinal = ordinal
             self._check_room(section, call)
+            used.append(key)
         else:
-            call = earlier[0]
-            if not call.is_open or call.key in outbox.running:
+            if call.key not in used:
+                used.append(call.key)
+            if call.key in outbox.running:
+                if not call.is_of(self._identity):
+                    outbox.adopted.add(call.key)
+                return call
+            if not call.is_open:
                 return call
             await self._resolve(function, call)
             if not call.is_open:
                 return call
+            call.adopt(self._identity)
         now = time.time()
         call.status = "started"
         call.at = now
@@ -107,9 +112,20 @@ class TurnCalls:
         await outbox.start(self._session, function, call)
         return call
 
+    def _find(self, section: Section, digest: str) -> Call | None:
+        """Return the recorded call whose outcome the model's next call gets, or None."""
+        used = self._kept["used"]
+        same = [call for call in section.calls if call.kind == "once" and call.digest == digest]
+        unused = [call for call in same if call.key not in used]
+        found = [call for call in unused if call.is_of(self._identity)]
+        # Another call whose outcome is unknown may have had the effect that this call wants.
+        found += [call for call in same if call.is_open and not self._runs_beside(call)]
+        found += [call for call in unused if not call.is_open and call.wanted]
+        return next(iter(found), None)
+
     def _runs_beside(self, call: Call) -> bool:
         """Whether a call of this turn is running: the model has asked for two calls."""
-        return call.identity == self._identity and call.key in self._outbox.running
+        return call.is_of(self._identity) and call.key in self._outbox.running
 
     async def _resolve(self, function: EffectFunction, call: Call) -> None:
         """Set the outcome of a started call; it stays open if it had no effect and may run again.
@@ -127,6 +143,8 @@ class TurnCalls:
             return
         if outcome.status == "unknown" and is_foreign and seconds > 0:
             raise RuntimeError(unknown(call))  # its process may still record the outcome
+        if outcome.status == "done" and not call.is_of(self._identity):
+            outcome = replace(outcome, wanted=True)  # also for the repetition, if this turn fails
         outbox.outcomes[self._session.id][call.key] = outcome
         if outcome.status == "unknown":
             raise RuntimeError(unknown(call))
@@ -151,10 +169,10 @@ class TurnCalls:
         settings = self._outbox.settings
         for row in [*self._kept["scheduled"], call]:
             section.put(Call.model_validate(row))
-        if not section.make_room(settings.max_effects, settings.max_effect_bytes):
+        if not self._outbox.make_room(self._session.id, section):
             limits = f"MAX_EFFECTS={settings.max_effects}"
             limits += f", MAX_EFFECT_BYTES={settings.max_effect_bytes}"
-            problem = "this session has too many open effects, or their arguments are too large"
+            problem = "the open effects of this session and those of this turn leave no room"
             raise RuntimeError(f"{call.tool} did not run: {problem} ({limits}).")
 
 

@@ -71,11 +71,12 @@ def run(ids: tuple[str, ...]) -> None:
 def settle(key: str, decision: str, id: str | None, result: str) -> None:
     """Settle the effect KEY: it is done, may run again, or must not run.
 
-    `retry` lets the model's next identical call run, or runs a scheduled effect again.
+    The model's next identical call of `once` gets the result of `done`, or the refusal of `drop`.
+    `retry` lets it run, or runs a scheduled effect again.
     """
 
     async def use(outbox: Any, ids: Iterable[str]) -> Any:
-        return await _settle(outbox, ids, key, decision, result)
+        return await settle_call(outbox, ids, key, decision, result)
 
     tool = _run(use, [id] if id else [])
     click.echo(f"Effect {key} of {tool} is settled: {decision}.")
@@ -124,7 +125,8 @@ async def _run_all(outbox: Any, ids: Iterable[str]) -> list[str]:
     return remaining
 
 
-async def _settle(outbox: Any, ids: Iterable[str], key: str, decision: str, result: str) -> str:
+async def settle_call(outbox: Any, ids: Iterable[str], key: str, decision: str, result: str) -> str:
+    """Settle a call as `effects settle` does, and return the name of its tool."""
     from .outbox import Outcome
     from .records import read_section
 
@@ -135,9 +137,10 @@ async def _settle(outbox: Any, ids: Iterable[str], key: str, decision: str, resu
             continue
         if call.status == "done":
             raise click.ClickException(f"Effect {key} is done.")
+        is_wanted = call.kind == "once"
         outcomes = {
-            "done": Outcome("done", result),
-            "drop": Outcome("failed", "A person decided that this must not run."),
+            "done": Outcome("done", result, is_wanted),
+            "drop": Outcome("failed", "A person decided that this must not run.", is_wanted),
             "retry": Outcome("removed" if call.kind == "once" else "scheduled"),
         }
         outbox.outcomes[id][key] = outcomes[decision]
@@ -172,7 +175,7 @@ def _run(use: Use, ids: Iterable[str], *, loads_tools: bool = False) -> Any:
         app.load()
     own = Effects.find(capabilities)
     try:
-        return asyncio.run(_use_store(use, own, capabilities, ids))
+        return asyncio.run(use_store(use, own, capabilities, ids))
     except AgentError as error:
         raise click.ClickException(error.detail or str(error)) from None
 
@@ -182,8 +185,12 @@ def _check_id(id: str) -> None:
         raise click.BadParameter(ERRORS["invalid_session_id"][1])
 
 
-async def _use_store(use: Use, own: Any, capabilities: list[Capability], ids: Iterable[str]) -> Any:
+async def use_store(use: Use, own: Any, capabilities: list[Capability], ids: Iterable[str]) -> Any:
+    """Return the result of `use` with the first session store of the capabilities."""
+    from .outbox import COMMAND
+
     settings: CoreSettings = own.settings
+    own.outbox.id = f"{COMMAND}{own.outbox.id}"
     for capability in capabilities:
         store = capability.session_store()
         if store is not None and not isinstance(store, InProcess):

@@ -12,14 +12,14 @@ import time
 from collections import defaultdict
 from collections.abc import Awaitable
 from contextvars import Context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 from uuid import uuid4
 
 from ..contract import AgentError, Turn
 from ..log import describe, log_unexpected, place_of
 from ..sessions.sessions import LastTurn, Session, Sessions, Stage
-from .functions import FUNCTIONS, Effect, EffectFunction, Rejected
+from .functions import FUNCTIONS, Effect, EffectFunction, Rejected, canonical
 from .records import NAME, SKEW_SECONDS, Call, Section, read_section
 from .settings import EffectSettings
 
@@ -27,7 +27,10 @@ log = logging.getLogger(__name__)
 FIRST_PAUSE = 0.5  # seconds; each further pause is twice as long
 MAX_PAUSE = 30.0
 MAX_PAUSES = 10  # after failures of the store; later, the next opening of the session continues
+COMMAND = "command-"  # the prefix of the id of a process that does not renew its owner key
 NOT_JSON = "The call is done. Its result could not be recorded."
+TOO_LARGE = "The result was too large to be recorded."
+MAX_REASON = 1000  # characters of a recorded failure
 
 
 class Index(Protocol):
@@ -45,10 +48,16 @@ class Index(Protocol):
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a call; "removed" removes the record, because the call had no effect."""
+    """The outcome of a call.
+
+    "removed" removes the record, because the call had no effect. "scheduled" is a failed try, or a
+    person's decision to retry.
+    """
 
     status: Literal["done", "failed", "unknown", "removed", "scheduled"]
     result: Any = None
+    wanted: bool = False  # whether the next identical call of `once` gets it
+    tried: float = 0  # the first try of a scheduled call
 
 
 class Outbox:
@@ -63,14 +72,15 @@ class Outbox:
         self.outcomes: dict[str, dict[str, Outcome]] = defaultdict(dict)  # that no save has, by key
         self.starts: dict[str, dict[str, Call]] = defaultdict(dict)  # for the next save, by key
         self.running: dict[str, asyncio.Task[Any]] = {}  # calls of `once` by key
+        self.adopted: set[str] = set()  # the keys of running calls that a later turn waits for
         self.stages: dict[str, Stage] = {}  # of the running turns
         self._ids: dict[str, str] = {}  # of sections that no save has
         self.workers: dict[str, asyncio.Task[None]] = {}
         self._is_working: set[str] = set()
         self._again: set[str] = set()  # sessions to watch when their worker ends
-        self._claims: set[str] = set()  # the sessions whose next save claims their calls
+        # The sessions whose next save claims their calls, and the process that had the claim.
+        self._claims: dict[str, str] = {}
         self._owned: set[str] = set()
-        self._ended: set[str] = set()  # processes
         self._closing = asyncio.Event()
         self._reported: set[str] = set()
 
@@ -100,13 +110,38 @@ class Outbox:
         section.remove({key for key, it in outcomes.items() if it.status == "removed"})
         for call in section.calls:
             outcome = outcomes.get(call.key)
-            if outcome and outcome.status != "removed" and call.status != "done":
-                call.status = outcome.status
-                call.result = outcome.result
-                if call.status == "done":
-                    call.arguments = {}
-                if call.status == "scheduled":  # a person wants a retry
-                    call.at = time.time()
+            if outcome is None or outcome.status == "removed":
+                continue
+            if call.status == "done" or (outcome.tried and not call.is_open):
+                continue  # another process was earlier
+            call.status = outcome.status
+            call.result = self._recorded(outcome)
+            call.wanted = call.wanted or outcome.wanted
+            call.tried = outcome.tried
+            if call.status == "done":
+                call.arguments = {}
+
+    def _recorded(self, outcome: Outcome) -> Any:
+        """Return the result of an outcome as the session records it."""
+        if outcome.status == "failed":
+            return outcome.result[:MAX_REASON]
+        if outcome.status == "done":
+            size = len(canonical(outcome.result).encode(errors="replace"))
+            if size > self.settings.max_effect_bytes / 4:
+                return TOO_LARGE
+        return outcome.result
+
+    def make_room(self, session_id: str, section: Section) -> bool:
+        """Drop old results until the limits hold; return whether they do.
+
+        The running turn keeps its results, because it may fail and be repeated.
+        """
+        kept = set[str]()
+        if stage := self.stages.get(session_id):
+            own: Any = stage.turn.kept.get(NAME, {})
+            kept.update(own.get("used", []))
+            kept.update(call.key for call in section.calls if call.is_of(identity_of(stage)))
+        return section.make_room(self.settings.max_effects, self.settings.max_effect_bytes, kept)
 
     def update(self, session: Session, last: LastTurn, turn: Turn | None, shown: set[str]) -> None:
         """Update the records before a save; `turn` commits its calls and has shown `shown`."""
@@ -120,7 +155,7 @@ class Outbox:
         section = self._read(id, records)
         self._merge(id, section)
         now = time.time()
-        is_foreign = self._is_foreign(section)
+        is_foreign = section.is_of_other(self.id, now) and section.owner != self._claims.get(id)
         if not is_foreign:
             # A turn that is replaced or taken back must not have effects.
             number = turn.number - 1 if turn else last["turn"]
@@ -128,7 +163,14 @@ class Outbox:
         section.remove(shown)
         for call in added:
             section.put(call)
-        section.make_room(self.settings.max_effects, self.settings.max_effect_bytes)
+        for call in section.calls:
+            if call.key in kept.get("used", []):
+                # The next identical call gets an outcome that this turn did not get.
+                call.wanted = call.is_open
+                if not call.is_open:
+                    call.adopt(identity_of(self.stages[id]))
+        if added or self.starts.get(id):  # an outcome is recorded even above the limits
+            self.make_room(id, section)
         section.open = len(section.scheduled)
         is_released = self._closing.is_set() and section.owner == self.id
         if is_released or not section.open:
@@ -137,19 +179,14 @@ class Outbox:
             section.owner = self.id
             section.until = now + 2 * self.settings.effect_timeout_seconds + SKEW_SECONDS
             self._owned.add(id)
-        records.pop(NAME, None)
-        if section.calls:
+        if section.calls or NAME in records:  # the keys of later calls need its id
             records[NAME] = section.model_dump(exclude_defaults=True)
-
-    def _is_foreign(self, section: Section) -> bool:
-        """Whether another process may be running the scheduled calls."""
-        return section.owner not in self._ended and section.is_of_other(self.id, time.time())
 
     async def has_ended(self, owner: str) -> bool:
         """Whether another process is known to have ended."""
-        if self.index and await self.index.has_ended(owner):
-            self._ended.add(owner)
-        return owner in self._ended
+        if self.index is None or owner.startswith(COMMAND):
+            return False
+        return await self.index.has_ended(owner)
 
     async def save(self, session_id: str) -> None:
         """Save the starts and outcomes of a session. Raises AgentError.
@@ -195,8 +232,12 @@ class Outbox:
             del self.starts[session.id][call.key]
         task = asyncio.create_task(self._run_started(session, function, call))
         self.running[call.key] = task
-        task.add_done_callback(lambda _: self.running.pop(call.key, None))
+        task.add_done_callback(lambda _: self._end_call(call.key))
         task.add_done_callback(_retrieve)
+
+    def _end_call(self, key: str) -> None:
+        self.running.pop(key, None)
+        self.adopted.discard(key)
 
     def _withdraw(self, session_id: str, call: Call) -> None:
         """Remove the start of a call that did not run: the store may have saved it."""
@@ -217,7 +258,7 @@ class Outbox:
             failure = error
             log.warning("effect %s: %s", call.tool, describe(error) + place_of(error))
             outcome = await self.resolve(session.id, function, call)
-        self.outcomes[session.id][call.key] = outcome
+        self.outcomes[session.id][call.key] = replace(outcome, wanted=call.key in self.adopted)
         try:
             await self.save(session.id)
         except AgentError:  # the commit of the turn, or the worker, saves the outcome
@@ -301,10 +342,12 @@ class Outbox:
             await self._finish(session_id)
             return None
         section = read_section(snapshot["app_data"].get("records", {}))
-        outcomes = self.outcomes.get(session_id, {})
-        waiting = [call for call in section.scheduled if call.key not in outcomes]
+        self._merge(session_id, section)
+        outcomes = self.outcomes.get(session_id)
+        waiting = section.scheduled
         now = time.time()
-        is_foreign = self._is_foreign(section) and not await self.has_ended(section.owner)
+        is_other = section.is_of_other(self.id, now)
+        is_foreign = is_other and not await self.has_ended(section.owner)
         if outcomes and (is_foreign or not waiting):
             await self.save(session_id)
             return 0
@@ -316,13 +359,16 @@ class Outbox:
         if section.owner != self.id or section.until < now + self.settings.effect_timeout_seconds:
             if self.index:
                 await self.index.add(session_id, 2 * self.settings.effect_timeout_seconds)
-            self._claims.add(session_id)
+            self._claims[session_id] = section.owner
             try:
                 await self.save(session_id)
             finally:
-                self._claims.discard(session_id)
+                del self._claims[session_id]
             return 0
-        return await self._try(session_id, snapshot["app_data"]["actor"], waiting[0])
+        pause = await self._try(session_id, snapshot["app_data"]["actor"], waiting[0])
+        if pause and self.outcomes.get(session_id):  # the claim may end during the pause
+            await self.save(session_id)
+        return pause
 
     async def _try(self, session_id: str, actor: str | None, call: Call) -> float:
         function = FUNCTIONS.get(call.tool)
@@ -337,6 +383,7 @@ class Outbox:
             self.report(session_id, call, f"{problem}, so it waits")
             return MAX_PAUSE
         effect = Effect(call.key, session_id, actor, call.turn)
+        tried = call.tried or time.time()
         try:
             async with asyncio.timeout(self.settings.effect_timeout_seconds):
                 result = await function.run(effect, call.arguments)
@@ -346,8 +393,10 @@ class Outbox:
         except (Exception, SystemExit) as error:  # noqa: BLE001 (retried)
             reason = describe(error)
             log.warning("effect %s %s: %s", call.tool, call.key, reason + place_of(error))
-            age = time.time() - call.at
+            age = time.time() - tried
             if age < self.settings.effect_retry_seconds:
+                if not call.tried:  # the retry period also counts for other processes
+                    self.outcomes[session_id][call.key] = Outcome("scheduled", tried=tried)
                 return min(max(FIRST_PAUSE, age / 2), MAX_PAUSE) * random.uniform(0.5, 1)
             outcome = Outcome("failed", reason)
         if outcome.status == "failed":
@@ -401,6 +450,11 @@ class Outbox:
         unsaved = {id for id, outcomes in self.outcomes.items() if outcomes}
         for id in unsaved | self._owned:
             await _log_failure(self.save(id))
+
+
+def identity_of(stage: Stage) -> str:
+    """Return the turn's idempotency key or number: a repeated turn has the same identity."""
+    return f"turn {stage.turn.number}" if stage.key is None else f"key {stage.key}"
 
 
 def open_calls(records: dict[str, Any]) -> int:

@@ -5,6 +5,7 @@ result. A call of `once` stays until other calls need its room.
 """
 
 from hashlib import sha256
+from itertools import count
 from typing import Any, Literal
 from uuid import uuid4
 
@@ -31,9 +32,11 @@ class Call(BaseModel):
     digest: str  # of the tool and the arguments
     turn: int
     identity: str  # of the turn: "key " and its idempotency key, or "turn " and its number
-    ordinal: int = 0  # among the calls of a turn with the same digest
+    adopters: list[str] = []  # the identities of later turns that got the outcome
+    wanted: bool = False  # whether the next identical call of `once` gets the outcome
     status: Status
     at: float  # when it was scheduled or started
+    tried: float = 0  # the first try of a scheduled call, if it failed
     result: Any = None  # JSON; the reason if it failed
     owner: str = ""  # the process that runs a started call
     until: float = 0  # the end of its time limit
@@ -42,6 +45,15 @@ class Call(BaseModel):
     def is_open(self) -> bool:
         """Whether the call is not final."""
         return self.status not in FINAL
+
+    def is_of(self, identity: str) -> bool:
+        """Whether a turn has made the call, or has got its outcome."""
+        return identity == self.identity or identity in self.adopters
+
+    def adopt(self, identity: str) -> None:
+        """Record that a turn gets the outcome."""
+        if not self.is_of(identity):
+            self.adopters = [*self.adopters, identity]
 
     @property
     def size(self) -> int:
@@ -81,18 +93,19 @@ class Section(BaseModel):
         """Whether another process may be running the scheduled calls."""
         return self.owner not in ("", owner) and now < self.until + SKEW_SECONDS
 
-    def make_room(self, count: int, size: int) -> bool:
+    def make_room(self, count: int, size: int, kept: set[str]) -> bool:
         """Drop results of `once`, the oldest first, until the limits hold; return whether they do.
 
-        Only calls with a result may be dropped.
+        Only calls with a result may be dropped, except those with the keys `kept`. Results that a
+        later call gets are dropped last.
         """
         excess = sum(call.size for call in self.calls) - size
         number = len(self.calls) - count
         dropped = set[str]()
-        for call in self.calls:
+        for call in sorted(self.calls, key=lambda call: call.wanted):
             if excess <= 0 and number <= 0:
                 break
-            if call.kind == "once" and not call.is_open:
+            if call.kind == "once" and not call.is_open and call.key not in kept:
                 dropped.add(call.key)
                 excess -= call.size
                 number -= 1
@@ -110,7 +123,13 @@ def digest_of(tool: str, arguments: str) -> str:
     return sha256(f"{tool}\n{arguments}".encode()).hexdigest()
 
 
-def key_of(section: Section, identity: str, digest: str, ordinal: int) -> str:
-    """Return the key of a call of `once`: a repetition of its turn has the same key."""
+def new_key(section: Section, identity: str, digest: str, used: list[str]) -> str:
+    """Return the key of a new call of `once`: the same in each try of a turn, if it is free."""
+    taken = {*used, *(call.key for call in section.calls)}
+    keys = (_key_of(section, identity, digest, ordinal) for ordinal in count())
+    return next(key for key in keys if key not in taken)
+
+
+def _key_of(section: Section, identity: str, digest: str, ordinal: int) -> str:
     text = canonical([section.id, identity, digest, ordinal])
     return sha256(text.encode()).hexdigest()[:32]
