@@ -1,7 +1,8 @@
 """Effects happen once: after the commit, or in the turn with a recorded result."""
 
 import asyncio
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 from unittest.mock import patch
 
@@ -12,7 +13,8 @@ from script import Fail, Reply, ToolCall, Wait
 from strands import tool
 
 from my_agent import agent
-from my_agent.harness.effects import Effect, Rejected, after_commit, once
+from my_agent.harness.capability import Capability
+from my_agent.harness.effects import Effect, Rejected, after_commit, commands, once
 from my_agent.harness.effects.capability import Effects
 from my_agent.harness.effects.functions import FUNCTIONS
 from my_agent.harness.effects.outbox import Outbox, Outcome
@@ -21,6 +23,7 @@ from my_agent.harness.sessions.sessions import Sessions
 PAY = ToolCall("pay", {"order": "7"})
 SEND = ToolCall("send", {"to": "ada"})
 TICKET = ToolCall("ticket", {"title": "Lamp"}, id="2")
+BROKEN = Fail(ValueError("broken"))
 
 
 class Receiver:
@@ -31,12 +34,15 @@ class Receiver:
         self.errors: list[Exception] = []
         self.results: dict[str, str] = {}  # by key, for `reconcile`
         self.has_reconcile = True
+        self.text = ""  # of the results
+        self.is_ready = asyncio.Event()
+        self.is_ready.set()
 
     def get(self, name: str, effect: Effect) -> str:
         self.calls.append((name, effect.key))
         if self.errors:
             raise self.errors.pop(0)
-        self.results[effect.key] = f"{name} {len(self.calls)}"
+        self.results[effect.key] = self.text or f"{name} {len(self.calls)}"
         return self.results[effect.key]
 
     def count(self, name: str) -> int:
@@ -61,6 +67,7 @@ def make_tools(receiver: Receiver) -> list[Any]:
     @once(reconcile=receiver.reconcile)
     async def pay(order: str, effect: Effect) -> str:
         """Pay an order."""
+        await receiver.is_ready.wait()
         return receiver.get("pay", effect)
 
     @tool
@@ -85,9 +92,17 @@ def outbox_of(client: Client) -> Outbox:
 async def finish(client: Client) -> None:
     """Wait until all effects have run and their outcomes are saved."""
     outbox = outbox_of(client)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(20):
         while tasks := [*outbox.workers.values(), *outbox.running.values()]:
             await asyncio.wait(tasks)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    for _ in range(10_000):
+        if condition():
+            return
+        await asyncio.sleep(0.001)
+    raise TimeoutError
 
 
 async def records_of(client: Client, session: str = "s") -> Any:
@@ -110,6 +125,40 @@ async def say(client: Client, text: str = "Do it.", **options: Any) -> Response:
     return await client.say(text, session="s", **options)
 
 
+class Index:
+    """An index of effects that counts all other processes as ended."""
+
+    def __init__(self) -> None:
+        self.all_ended = True
+
+    async def add(self, session_id: str, seconds: float) -> None:
+        """Do nothing."""
+
+    async def remove(self, session_id: str) -> None:
+        """Do nothing."""
+
+    async def has_ended(self, owner: str) -> bool:
+        return self.all_ended
+
+
+class Shared(Capability):
+    """Lets other processes use the store of a client."""
+
+    def __init__(self, client: Client) -> None:
+        self.store = client.runtime.sessions.store
+
+    def session_store(self) -> Any:
+        return Delegate(self.store)
+
+
+class Delegate:
+    def __init__(self, store: Any) -> None:
+        self.store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+
 # After the commit ------------------------------------------------------------------------------
 
 
@@ -127,7 +176,7 @@ async def test_a_scheduled_call_runs_after_the_commit_and_the_next_turn_shows_it
     stored = str(await client.runtime.sessions.store.load("s"))
     assert "Done after the turn was saved: send 1" in stored
     assert "Scheduled" not in stored
-    assert await records_of(client) == {}
+    assert "calls" not in await records_of(client)
     await say(client)
     await finish(client)
     assert receiver.count("send") == 1
@@ -150,6 +199,35 @@ async def test_calls_run_in_order_and_a_failed_call_is_retried(receiver: Receive
     assert len({key for _, key in receiver.calls}) == 2
 
 
+async def test_an_outcome_is_saved_before_a_pause(receiver: Receiver) -> None:
+    client = Client([SEND, TICKET], Reply("ok"))
+    with patch.object(Outbox, "watch"):
+        await say(client)
+    assert await outbox_of(client).step("s") == 0
+    receiver.errors = [OSError("down")]
+    assert await outbox_of(client).step("s")
+    other = outbox_of(restart(client))
+    other.index = Index()
+    while await other.step("s") is not None:
+        pass
+    assert [name for name, _ in receiver.calls] == ["send", "ticket", "ticket"]
+
+
+async def test_the_retry_period_starts_at_the_first_try(receiver: Receiver) -> None:
+    receiver.errors = [OSError("down")] * 3
+    client = Client(SEND, Reply("ok"))
+    with patch.object(Outbox, "watch"):
+        await say(client)
+    now = time.time()
+    processes = [outbox_of(client), outbox_of(restart(client))]
+    for seconds, outbox in ((86_400, processes[0]), (88_000, processes[1]), (90_001, processes[1])):
+        with patch("time.time", lambda seconds=seconds: now + seconds):
+            while await outbox.step("s") == 0:
+                pass
+        statuses = [call["status"] for call in (await records_of(client))["calls"]]
+        assert statuses == ["failed" if seconds > 90_000 else "scheduled"]
+
+
 @pytest.mark.parametrize(
     ("error", "reason"),
     [(Rejected("No such address."), "No such address."), (OSError(), "OSError")],
@@ -167,15 +245,38 @@ async def test_a_final_failure_is_shown_to_the_model(
     assert receiver.count("send") == 1
 
 
+async def test_a_failed_try_does_not_undo_a_final_outcome(receiver: Receiver) -> None:
+    receiver.errors = [Rejected("No such address.")]
+    client = Client(SEND, Reply("ok"))
+    await say(client)
+    await finish(client)
+    outbox = outbox_of(client)
+    outbox.outcomes["s"][receiver.calls[0][1]] = Outcome("scheduled", tried=1)
+    await outbox.save("s")
+    assert [call["status"] for call in (await records_of(client))["calls"]] == ["failed"]
+
+
 async def test_another_process_continues_when_the_claim_has_ended(receiver: Receiver) -> None:
     client = Client(SEND, Reply("ok"))
     with patch.object(Outbox, "watch"):  # the process ends right after the commit
         await say(client)
     other = restart(client, Reply("ok"))
-    with patch.object(outbox_of(other), "_ended", {outbox_of(client).id}):
-        await say(other)
-        await finish(other)
+    outbox_of(other).index = Index()
+    await say(other)
+    await finish(other)
     assert receiver.count("send") == 1
+
+
+async def test_a_process_that_seemed_to_have_ended_keeps_its_calls(receiver: Receiver) -> None:
+    client = Client(SEND, Reply("ok"))
+    with patch.object(Outbox, "watch"):
+        await say(client)
+    outbox = outbox_of(restart(client))
+    outbox.index = index = Index()
+    assert await outbox.has_ended(outbox_of(client).id)
+    index.all_ended = False  # the process has renewed its key
+    assert await outbox.step("s")
+    assert receiver.calls == []
 
 
 async def test_a_process_leaves_the_calls_that_another_process_has_claimed(
@@ -188,6 +289,23 @@ async def test_a_process_leaves_the_calls_that_another_process_has_claimed(
     pause = await outbox_of(other).step("s")
     assert pause is not None
     assert pause > 0
+    assert receiver.calls == []
+
+
+async def test_a_server_leaves_the_calls_that_a_command_has_claimed(receiver: Receiver) -> None:
+    client = Client(SEND, Reply("ok"))
+    with patch.object(Outbox, "watch"):
+        await say(client)
+    await outbox_of(client).close(0)  # the claim of the process ends
+    server = outbox_of(restart(client))
+    server.index = Index()
+
+    async def use(outbox: Outbox, _: Any) -> None:
+        assert await outbox.step("s") == 0
+        assert await server.step("s")
+
+    command = Effects.find(Client().runtime.capabilities)
+    await commands.use_store(use, command, [Shared(client)], ["s"])
     assert receiver.calls == []
 
 
@@ -229,7 +347,7 @@ async def test_the_end_of_the_process_finishes_running_calls(receiver: Receiver)
 
 
 async def test_a_repeated_turn_gets_the_recorded_result(receiver: Receiver) -> None:
-    client = Client(PAY, Fail(ValueError("broken")), PAY, Reply("Paid."))
+    client = Client(PAY, BROKEN, PAY, Reply("Paid."))
     assert (await say(client, key="k")).error == "model_failed"
     assert (await say(client, key="k")).turn == 1
     assert receiver.count("pay") == 1
@@ -272,6 +390,18 @@ async def test_an_error_is_reconciled(receiver: Receiver) -> None:
     assert receiver.count("pay") == 2
 
 
+@pytest.mark.parametrize("error", [OSError("reset"), Rejected("No money.")])
+async def test_a_repeated_turn_gets_the_result_of_a_call_after_a_call_without_effect(
+    receiver: Receiver, error: Exception
+) -> None:
+    receiver.errors = [error]
+    client = Client(PAY, PAY, BROKEN, PAY, Reply("ok"))
+    assert (await say(client, key="k")).error == "model_failed"
+    assert receiver.count("pay") == 2
+    assert (await say(client, key="k")).turn == 1
+    assert receiver.count("pay") == 2
+
+
 async def test_an_unknown_outcome_is_refused_until_a_person_settles_it(
     receiver: Receiver, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -292,16 +422,89 @@ async def test_an_unknown_outcome_is_refused_until_a_person_settles_it(
     assert receiver.count("pay") == 2
 
 
+@pytest.mark.parametrize("first", [Reply("Unknown."), BROKEN])
+@pytest.mark.parametrize("is_paid", [False, True])
+async def test_a_repeated_turn_gets_the_outcome_of_an_adopted_call(
+    receiver: Receiver, first: Reply | Fail, *, is_paid: bool
+) -> None:
+    receiver.errors = [OSError("reset")]
+    receiver.has_reconcile = False
+    client = Client(PAY, first, PAY, BROKEN, PAY, Reply("ok"), PAY)
+    await say(client, key="k1")
+    [(_, key)] = receiver.calls
+    receiver.has_reconcile = True
+    if is_paid:
+        receiver.results[key] = "paid"
+    payments = 1 if is_paid else 2
+    assert (await say(client, key="k2")).error == "model_failed"
+    assert (await say(client, key="k2")).turn
+    assert receiver.calls == [("pay", key)] * payments
+    await say(client, key="k3")
+    assert receiver.count("pay") == payments + 1
+    assert receiver.calls[-1] != ("pay", key)
+
+
+async def test_a_replaced_turn_gets_the_outcome_of_an_adopted_call(receiver: Receiver) -> None:
+    receiver.errors = [OSError("reset")]
+    receiver.has_reconcile = False
+    client = Client(PAY, Reply("Unknown."), PAY, Reply("ok"), PAY, Reply("ok"))
+    await say(client)
+    receiver.has_reconcile = True
+    receiver.results[receiver.calls[0][1]] = "paid"
+    await say(client)
+    assert (await say(client, replace_turn=2)).turn == 2
+    assert receiver.count("pay") == 1
+
+
+async def test_a_repeated_turn_gets_the_outcome_of_a_call_that_an_earlier_turn_left(
+    receiver: Receiver,
+) -> None:
+    receiver.is_ready.clear()
+    client = Client(PAY, PAY, BROKEN, PAY, Reply("ok"))
+    outbox = outbox_of(client)
+    request = client.start("Do it.", session="s", key="k1")
+    await until(lambda: bool(outbox.running))
+    request.leave()
+    request = client.start("Do it.", session="s", key="k2")
+    await until(lambda: bool(outbox.adopted))
+    receiver.is_ready.set()
+    assert (await request.response()).error == "model_failed"
+    assert (await say(client, key="k2")).turn == 1
+    assert receiver.count("pay") == 1
+
+
+@pytest.mark.parametrize("first", [Reply("Unknown."), BROKEN])
+@pytest.mark.parametrize(
+    ("decision", "text"), [("done", "By hand."), ("drop", "must not run"), ("retry", "pay 2")]
+)
+async def test_the_next_identical_call_gets_the_decision_of_a_person_once(
+    receiver: Receiver, decision: str, text: str, first: Reply | Fail
+) -> None:
+    receiver.errors = [OSError("reset")]
+    receiver.has_reconcile = False
+    client = Client(PAY, first, PAY, BROKEN, PAY, Reply("ok"), PAY)
+    await say(client, key="k1")
+    [(_, key)] = receiver.calls
+    await commands.settle_call(outbox_of(client), ["s"], key, decision, "By hand.")
+    await say(client, key="k2")
+    await say(client, key="k2")
+    count = receiver.count("pay")
+    assert count == (2 if decision == "retry" else 1)
+    assert text in str(await client.runtime.sessions.store.load("s"))
+    await say(client, key="k3")
+    assert receiver.count("pay") == count + 1
+
+
 async def test_a_killed_process_leaves_a_call_to_reconcile(receiver: Receiver) -> None:
-    client = Client(PAY, Fail(ValueError("broken")), PAY, Reply("ok"))
+    client = Client(PAY, BROKEN, PAY, Reply("ok"))
     with patch.object(Outbox, "_run_started", stop):  # killed before the call ran
         await say(client, key="k")
     other = restart(client, PAY, Reply("Later."), PAY, Reply("ok"))
     await say(other, key="k1")
     assert "may still be running" in str(await other.runtime.sessions.store.load("s"))
     assert receiver.calls == []
-    with patch.object(outbox_of(other), "_ended", {outbox_of(client).id}):
-        await say(other, key="k")
+    outbox_of(other).index = Index()
+    await say(other, key="k")
     assert receiver.count("pay") == 1
 
 
@@ -320,6 +523,86 @@ async def test_the_limits_refuse_a_call_and_drop_old_results(receiver: Receiver)
     calls = (await records_of(client))["calls"]
     assert [call["tool"] for call in calls if call["status"] == "scheduled"] == ["send", "ticket"]
     assert "pay did not run" in str(await client.runtime.sessions.store.load("s"))
+
+
+async def test_a_large_result_is_not_recorded_and_a_repeated_turn_has_no_second_effect(
+    receiver: Receiver,
+) -> None:
+    receiver.text = "large " * 100
+    client = Client(PAY, BROKEN, PAY, Reply("ok"), max_effect_bytes=1000)
+    assert (await say(client, key="k")).error == "model_failed"
+    assert "large large" not in str(await client.runtime.sessions.store.load("s"))
+    assert (await say(client, key="k")).turn == 1
+    assert receiver.count("pay") == 1
+    assert "too large to be recorded" in str(await client.runtime.sessions.store.load("s"))
+
+
+async def test_a_model_gets_a_large_result(receiver: Receiver) -> None:
+    receiver.text = "large " * 100
+    client = Client(PAY, Reply("ok"), max_effect_bytes=1000)
+    await say(client)
+    assert receiver.text in str(await client.runtime.sessions.store.load("s"))
+
+
+async def test_a_long_reason_is_cut(receiver: Receiver) -> None:
+    receiver.errors = [Rejected("no " * 1000)]
+    client = Client(SEND, Reply("ok"))
+    await say(client)
+    await finish(client)
+    [call] = (await records_of(client))["calls"]
+    assert len(call["result"]) == 1000
+
+
+async def test_a_turn_keeps_its_results_at_the_limits(receiver: Receiver) -> None:
+    first, second, third = map(pay, range(3))
+    client = Client(first, second, BROKEN, third, first, second, Reply("ok"), max_effects=2)
+    await say(client, key="k")
+    assert (await say(client, key="k")).turn == 1
+    assert receiver.count("pay") == 2
+    assert "pay did not run" in str(await client.runtime.sessions.store.load("s"))
+
+
+async def test_an_outcome_for_a_later_call_stays_at_the_limits(receiver: Receiver) -> None:
+    receiver.errors = [OSError("reset")]
+    receiver.has_reconcile = False
+    turns: list[Any] = [PAY, Reply("Unknown."), pay(1), Reply("ok"), pay(2), Reply("ok")]
+    client = Client(*turns, PAY, pay(3), pay(4), BROKEN, PAY, Reply("ok"), max_effects=2)
+    await say(client, key="k1")
+    await commands.settle_call(outbox_of(client), ["s"], receiver.calls[0][1], "done", "By hand.")
+    for key in ("k2", "k3", "k4"):
+        await say(client, key=key)
+    assert receiver.count("pay") == 4
+    assert (await say(client, key="k4")).turn == 4
+    assert receiver.count("pay") == 4
+    assert "By hand." in str(await client.runtime.sessions.store.load("s"))
+
+
+async def test_an_outcome_drops_no_result_at_the_limits(receiver: Receiver) -> None:
+    receiver.text = "x" * 20
+    sends = [ToolCall("send", {"to": "ada"}, id=str(number)) for number in range(3)]
+    client = Client(sends, Reply("ok"), PAY, BROKEN, PAY, Reply("ok"), max_effect_bytes=100)
+    with patch.object(Outbox, "watch"):
+        await say(client)
+    await say(client, key="k")
+    await finish(client)
+    assert (await say(client, key="k")).turn == 2
+    assert receiver.count("send") == 3
+    assert receiver.count("pay") == 1
+    assert "did not run" not in str(await client.runtime.sessions.store.load("s"))
+
+
+def pay(order: int) -> ToolCall:
+    return ToolCall("pay", {"order": str(order)})
+
+
+async def test_a_session_keeps_the_id_of_its_effects(receiver: Receiver) -> None:
+    receiver.errors = [Rejected("No money."), Rejected("No money.")]
+    client = Client(PAY, BROKEN, PAY, Reply("ok"))
+    await say(client, key="k")
+    assert "calls" not in await records_of(client)
+    await say(client, key="k")
+    assert len(receiver.calls) == 2
+    assert len({key for _, key in receiver.calls}) == 1
 
 
 # Mistakes --------------------------------------------------------------------------------------

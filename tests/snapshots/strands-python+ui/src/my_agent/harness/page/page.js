@@ -217,7 +217,7 @@ async function endSession() {
   const { session } = conversation
   const question = 'End this session? Its turns are deleted on the server.'
   if ((await ask(question, 'End session')) === null) return
-  await conversation.stopTurn()
+  if (!(await conversation.stopTurn())) return
   const headers = { [`${PREFIX}Session-Id`]: session.id, Accept: 'application/json' }
   const body = '{"end_session": true}'
   try {
@@ -322,13 +322,19 @@ class Conversation {
     return false
   }
 
-  /** Stop the running turn, also if other tabs follow it. */
+  /** Stop the running turn, also if other tabs follow it; return whether it no longer runs. */
   async stopTurn() {
     const { stop } = this
-    if (!stop) return
-    const options = { method: 'DELETE', signal: AbortSignal.timeout(5000) }
-    if (agent.resumes) await call(this.session, streamOf(this.session), options).catch(() => {})
+    if (!stop) return true
+    try {
+      const options = { method: 'DELETE', signal: AbortSignal.timeout(5000) }
+      if (agent.resumes) await call(this.session, streamOf(this.session), options)
+    } catch (error) {
+      if (this.stop) this.note(`Not stopped: ${asFailure(error).message}`)
+      return !this.stop
+    }
     stop.abort()
+    return true
   }
 
   async readTurns(options) {
