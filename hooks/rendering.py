@@ -5,12 +5,15 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 from copier import Settings, run_copy
+from copier import _template as copier_template
 from copier._main import Worker
+from copier._user_data import DEFAULT_DATA, AnswersMap
 from jinja2 import Environment, TemplateNotFound
 
 ANSWERS_FILE = ".copier-answers.yml"
@@ -26,16 +29,19 @@ class RenderError(Exception):
 
 
 COMPILED: dict[tuple[object, ...], Any] = {}
+CONFIGS: dict[bytes, dict[str, Any]] = {}
 _compile = Environment.compile
+_load_config = copier_template.load_template_config
 
 
 @contextmanager
 def quick_copier() -> Iterator[None]:
-    """Make repeated renders take a third of the time.
+    """Make repeated renders take a quarter of the time.
 
     Copier compiles each part of each path again. The result depends only on the text, and on the
-    syntax and extensions of its environment, so it is cached. Copier also asks Git for
-    core.fileMode after each file, which a render outside Git does not need.
+    syntax and extensions of its environment, so it is cached, and so is the content of copier.yml,
+    which includes no other file. For each text, Copier merges all answers, and slowly. It also asks
+    Git for core.fileMode after each file, which a render outside Git does not need.
     """
 
     def compile(self: Environment, source: Any, *names: Any, **options: Any) -> Any:
@@ -45,7 +51,26 @@ def quick_copier() -> Iterator[None]:
             COMPILED[key] = _compile(self, source, *names, **options)
         return COMPILED[key]
 
+    def load_config(path: Path, quiet: bool = False) -> dict[str, Any]:
+        key = path.read_bytes()
+        if key not in CONFIGS:
+            CONFIGS[key] = _load_config(path, quiet)
+        return deepcopy(CONFIGS[key])
+
+    def combined(self: AnswersMap) -> Mapping[str, Any]:
+        return {
+            **DEFAULT_DATA,
+            "_external_data": self.external,
+            **self.user_defaults,
+            **self.last,
+            **self.metadata,
+            **self.init,
+            **self.user,
+        }
+
     with (
+        patch.object(copier_template, "load_template_config", load_config),
+        patch.object(AnswersMap, "combined", property(combined)),
         patch.object(Environment, "compile", compile),
         patch.object(Worker, "_sync_git_index_executable_bit", lambda *_: None),
     ):
