@@ -4,6 +4,7 @@ import { isBusy, type Turn } from '../contract.ts'
 import { startTimer } from '../deadline.ts'
 import { describe, log, TEMPORARY_KINDS } from '../log.ts'
 import type { LanguageModel } from '../echo_model.ts'
+import type { FallbackSettings } from './settings.ts'
 
 type Model = LanguageModel
 
@@ -41,18 +42,17 @@ export interface FirstCall {
 /**
  * Switches calls of one turn to the fallback model.
  *
- * The first model must send content (text, reasoning or a tool call) within `seconds`.
+ * The first model must send content (text, reasoning or a tool call) within FALLBACK_SECONDS. The
+ * turn's `model` becomes the id of the model that answers.
  */
 export class FallbackSwitch {
-  readonly seconds: number
   readonly #turn: Turn
-  readonly #name: string
+  readonly #settings: FallbackSettings
   readonly #build: () => Promise<Model>
 
-  constructor(turn: Turn, name: string, build: () => Promise<Model>, seconds: number) {
-    this.seconds = seconds
+  constructor(turn: Turn, settings: FallbackSettings, build: () => Promise<Model>) {
     this.#turn = turn
-    this.#name = name
+    this.#settings = settings
     this.#build = build
   }
 
@@ -70,9 +70,11 @@ export class FallbackSwitch {
     const signal = outer ? AbortSignal.any([controller.signal, outer]) : controller.signal
     const call = { signal, hasAnswered: false }
     const { promise: late, reject } = Promise.withResolvers<never>()
-    const stopTimer = startTimer(this.seconds, () => reject(LATE))
+    const stopTimer = startTimer(this.#settings.fallbackSeconds, () => reject(LATE))
     try {
-      return [await Promise.race([begin(call), late]), null]
+      const result = await Promise.race([begin(call), late])
+      this.#turn.model = this.#settings.model
+      return [result, null]
     } catch (error) {
       controller.abort(REPLACED)
       return [undefined, await this.#switchModel(error, call.hasAnswered)]
@@ -89,8 +91,8 @@ export class FallbackSwitch {
     return this.#build()
   }
 
-  /** Record in the turn's log line that the fallback model answers. */
+  /** Record that the fallback model answers. */
   answers(): void {
-    this.#turn.detail = `answered by ${this.#name}`
+    this.#turn.model = this.#settings.modelFallback
   }
 }

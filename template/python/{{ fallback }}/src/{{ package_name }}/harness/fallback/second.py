@@ -9,6 +9,7 @@ from typing import Any
 from ..contract import Turn, is_busy
 from ..deadline import time_limit
 from ..log import TEMPORARY_KINDS, describe
+from .settings import FallbackSettings
 
 # Patterns of temporary failures: by status, otherwise by name.
 STATUS = r"HTTP ([45]\d\d)"
@@ -27,14 +28,16 @@ log = logging.getLogger(__name__)
 class FallbackSwitch:
     """Switches calls of one turn to the fallback model; `build` returns this model.
 
-    The first model must send content (text, reasoning or a tool call) within `seconds`.
+    The first model must send content (text, reasoning or a tool call) within FALLBACK_SECONDS. The
+    turn's `model` becomes the id of the model that answers.
     """
 
-    def __init__(self, turn: Turn, name: str, build: Callable[[], Any], seconds: int) -> None:
+    def __init__(
+        self, turn: Turn, settings: FallbackSettings, build: Callable[[], Any]
+    ) -> None:
         self.turn = turn
-        self.name = name
+        self.settings = settings
         self.build = build
-        self.seconds = seconds
 
     async def stream(
         self,
@@ -50,7 +53,7 @@ class FallbackSwitch:
         async with aclosing(first) as events:
             before = list[Any]()
             try:
-                async with time_limit(self.seconds):
+                async with time_limit(self.settings.fallback_seconds):
                     async for event in events:
                         before.append(event)
                         if is_content(event):
@@ -58,6 +61,7 @@ class FallbackSwitch:
             except Exception as error:  # noqa: BLE001 (`switch_model` raises lasting errors)
                 model = self.switch_model(error, has_answered=bool(before))
             else:
+                self.turn.model = self.settings.model
                 for event in before:
                     yield event
                 async for event in events:
@@ -65,7 +69,7 @@ class FallbackSwitch:
                 return
         async with aclosing(ask(model)) as events:
             async for event in events:
-                self.answers()
+                self.turn.model = self.settings.model_fallback
                 yield event
 
     def switch_model(self, error: Exception, *, has_answered: bool) -> Any:
@@ -82,10 +86,6 @@ class FallbackSwitch:
         session_id = self.turn.session_id
         log.warning("session %s: MODEL failed, calling MODEL_FALLBACK: %s", session_id, reason)
         return self.build()
-
-    def answers(self) -> None:
-        """Record in the turn's log line that the fallback model answers."""
-        self.turn.detail = f"answered by {self.name}"
 
 
 def _is_temporary(reason: str) -> bool:
