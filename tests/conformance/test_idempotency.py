@@ -22,7 +22,7 @@ def test_the_last_turns_key_replays_its_reply(chat: Chat, header: str) -> None:
     first = chat.say("Two.", ["Let me see. ", COUNT], ["Two", "."], headers=key)
     again = chat.say("Two.", headers=key)
     assert first.turn == 2
-    assert_done(again, ["Let me see. Two."], turn=2, session=chat.session)
+    assert_done(again, ["Let me see. Two."], turn=2, session=chat.session, model="")
     assert len(chat.calls("Two.")) == 2  # of the first time
     assert chat.recalled()[:3] == [*echoed("One."), ("user", "Two.")]
 
@@ -41,7 +41,7 @@ def test_a_replay_is_json_when_json_is_asked_for(chat: Chat) -> None:
 
 def test_a_replay_does_not_look_at_the_prompt(chat: Chat) -> None:
     chat.say("One.", headers={KEY: "key-1"})
-    assert_done(chat.say("Two.", headers={KEY: "key-1"}), ["You said: One."], 1, chat.session)
+    assert_done(chat.say("Two.", headers={KEY: "key-1"}), ["You said: One."], 1, chat.session, "")
     assert chat.calls("Two.") == []
     assert chat.recalled() == echoed("One.")
 

@@ -164,7 +164,8 @@ def test_a_silent_turn_waits_for_an_approval_and_goes_on(
     await_comment(going_on)
     ends[1].set()
     assert going_on.event() == ("message", "Deleted.")
-    assert going_on.event() == ("done", {"session_id": chat.session, "turn": 1})
+    done = {"session_id": chat.session, "turn": 1, "model": "test-model"}
+    assert going_on.event() == ("done", done)
     assert runs(chat) == 1
 
 

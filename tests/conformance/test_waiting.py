@@ -25,6 +25,8 @@ from tests.stores.servers import wait_for
 
 pytestmark = pytest.mark.about("turns")
 
+TURN_1 = {"turn": 1, "model": "test-model"}
+
 
 @pytest.fixture
 def server(approvals: Fleet) -> Server:
@@ -49,7 +51,7 @@ def test_a_call_that_needs_an_approval_waits_for_it(chat: Chat) -> None:
     assert (reply.status, reply.session) == (200, chat.session)
     (id,) = ids(reply)
     call = {"id": id, "tool": "delete_order", "input": {"order_id": order(chat)}}
-    assert reply.json == {"session_id": chat.session, "turn": 1, "waiting": [call]}
+    assert reply.json == {**TURN_1, "session_id": chat.session, "waiting": [call]}
     assert runs(chat) == 0
     assert len(chat.calls(ASKED)) == 1
     lines = [line for line in chat.server.log.splitlines() if chat.session in line]
@@ -80,7 +82,7 @@ def test_a_surrogate_in_arguments_waits_as_it_will_run(headers: dict[str, str], 
 def test_nobody_is_asked_about_arguments_that_are_not_one_object(raw: str, chat: Chat) -> None:
     call = Call("delete_order", raw=raw.replace("ORDER", order(chat)))
     reply = chat.say(ASKED, [call], ["It did not run."], headers=JSON)
-    assert reply.json == {"session_id": chat.session, "turn": 1, "reply": "It did not run."}
+    assert reply.json == {**TURN_1, "session_id": chat.session, "reply": "It did not run."}
     assert runs(chat) == 0
     kind, text = chat.recalled()[-2]
     assert kind == "result"
@@ -95,7 +97,7 @@ def test_as_events_it_is_a_waiting_event(chat: Chat, texts: list[str]) -> None:
     assert chunks == [("message", text) for text in texts]
     assert name == "waiting"
     (call,) = data["waiting"]
-    assert data == {"session_id": chat.session, "turn": 1, "waiting": [call]}
+    assert data == {**TURN_1, "session_id": chat.session, "waiting": [call]}
     assert call["input"] == {"order_id": order(chat)}
     reply = chat.post({"approve": [call["id"]]}, EVENTS)
     assert_done(reply, ["Deleted", "."], 1, chat.session)
@@ -119,7 +121,7 @@ def test_the_model_is_told_that_a_call_is_denied_and_why(chat: Chat, reason: str
     (id,) = ask(chat, ["Then not."])
     denial = {"id": id} if reason is None else {"id": id, "reason": reason}
     reply = chat.post({"deny": [denial]}, JSON)
-    assert reply.json == {"session_id": chat.session, "turn": 1, "reply": "Then not."}
+    assert reply.json == {**TURN_1, "session_id": chat.session, "reply": "Then not."}
     assert runs(chat) == 0
     call = ("call", "delete_order", {"order_id": order(chat)})
     *before, (role, result) = chat.history(chat.calls(ASKED)[-1])
@@ -133,8 +135,8 @@ def test_nothing_of_a_turn_that_waits_is_in_the_session(chat: Chat) -> None:
     chat.say("One.")
     waiting = ask(chat)
     reply = chat.say("Two.", headers=JSON)
-    dropped = {"session_id": chat.session, "turn": 2, "reply": "You said: Two.", "dropped": True}
-    assert reply.json == dropped
+    dropped = {**TURN_1, "session_id": chat.session, "turn": 2, "dropped": True}
+    assert reply.json == {**dropped, "reply": "You said: Two."}
     assert chat.history(chat.calls("Two.")[-1]) == [*echoed("One."), ("user", "Two.")]
     assert_failed(answer(chat, waiting), 409, "not_waiting", chat.session)
     assert runs(chat) == 0
@@ -144,7 +146,7 @@ def test_nothing_of_a_turn_that_waits_is_in_the_session(chat: Chat) -> None:
 
 def test_an_event_tells_that_a_turn_was_dropped(chat: Chat) -> None:
     ask(chat)
-    done = {"session_id": chat.session, "turn": 1, "dropped": True}
+    done = {**TURN_1, "session_id": chat.session, "dropped": True}
     assert chat.say("Two.").events[-1] == ("done", done)
 
 
@@ -378,9 +380,9 @@ def test_an_approval_that_is_sent_again_with_its_key_gets_the_same_reply(chat: C
     waiting = ask(chat, ["Deleted."], headers={KEY: "key-1"})
     first = answer(chat, waiting, headers={KEY: "key-2"})
     again = answer(chat, waiting, headers={KEY: "key-2"})
-    assert chat.say(ASKED, headers={KEY: "key-1", **JSON}).json == first.json
-    assert first.json == {"session_id": chat.session, "turn": 1, "reply": "Deleted."}
-    assert again.json == first.json
+    replay = {"session_id": chat.session, "turn": 1, "reply": "Deleted."}
+    assert chat.say(ASKED, headers={KEY: "key-1", **JSON}).json == again.json == replay
+    assert first.json == {**replay, "model": "test-model"}
     assert runs(chat) == 1
     assert len(chat.calls(ASKED)) == 2
 
@@ -595,7 +597,7 @@ def test_ending_a_session_drops_its_pending_approval(chat: Chat) -> None:
     assert chat.end().json == {"session_id": chat.session, "ended": True}
     assert_failed(answer(chat, waiting), 409, "not_waiting", chat.session)
     reply = chat.say("One.", headers=JSON)
-    assert reply.json == {"session_id": chat.session, "turn": 1, "reply": "You said: One."}
+    assert reply.json == {**TURN_1, "session_id": chat.session, "reply": "You said: One."}
     assert runs(chat) == 0
 
 
