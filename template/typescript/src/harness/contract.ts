@@ -324,7 +324,11 @@ export class Turn {
   outcome = 'running'
   /** For the log only. */
   detail = ''
-  /** The id of the last model that answered; `offline` without MODEL, '' before an answer. */
+  /**
+   * The id of the last model that answered; `offline` without MODEL, '' before an answer.
+   *
+   * A capability that chooses another model sets it.
+   */
   model = ''
   readonly usage: Usage = { inputTokens: 0, cachedTokens: 0, outputTokens: 0 }
   /** The part of `usage` that `charge` added. */

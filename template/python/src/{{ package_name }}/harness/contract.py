@@ -358,7 +358,9 @@ class Turn:
     number: int = 0
     outcome: str = "running"  # then committed, replayed, waiting, cancelled, or a type in ERRORS
     detail: str = ""  # for the log only
-    model: str = ""  # the id of the last model that answered; "offline" without MODEL
+    # The id of the last model that answered; "offline" without MODEL. A capability that chooses
+    # another model sets it.
+    model: str = ""
     usage: Usage = Usage()
     charged: Usage = Usage()  # the part of `usage` that tools added
     milliseconds: int = 0

@@ -6,17 +6,20 @@ import { diagnostic, type Finding } from '../findings.ts'
 import { callModel } from '../models/model_call.ts'
 import type { LanguageModel } from '../echo_model.ts'
 import type { Modules } from '../modules.ts'
+import type { CoreSettings, SettingsOf } from '../settings.ts'
 import * as adapter from './adapter.ts'
 import { FallbackSwitch } from './second.ts'
-import type { FallbackSettings } from './settings.ts'
+import type { FALLBACK_SETTINGS } from './settings.ts'
+
+type Settings = CoreSettings & SettingsOf<typeof FALLBACK_SETTINGS>
 
 /** Lets MODEL_FALLBACK answer a call that MODEL fails before its first content. */
-export class Fallback extends Capability<FallbackSettings> {
+export class Fallback extends Capability<Settings> {
   /** The fallback model, built on first use. */
   model: Promise<LanguageModel> | undefined
   readonly #before: readonly Capability[]
 
-  constructor(settings: FallbackSettings, before: readonly Capability[], load: Modules) {
+  constructor(settings: Settings, before: readonly Capability[], load: Modules) {
     super(settings, before, load)
     this.#before = before
   }
@@ -57,12 +60,13 @@ export class Fallback extends Capability<FallbackSettings> {
 
   /** Let the second model answer calls of the turn after a temporary failure. */
   override prepare(turn: Turn, options: Options): void {
-    if (!this.settings.modelFallback) return
+    const { modelFallback: name, fallbackSeconds } = this.settings
+    if (!name) return
     const build = async () => {
       this.model ??= this.#build()
       return wrapModel(this.#before, await this.model, turn.actor, turn)
     }
-    adapter.withFallback(options, new FallbackSwitch(turn, this.settings, build))
+    adapter.withFallback(options, new FallbackSwitch(turn, name, build, fallbackSeconds))
   }
 
   async #build(): Promise<LanguageModel> {

@@ -4,7 +4,6 @@ import { isBusy, type Turn } from '../contract.ts'
 import { startTimer } from '../deadline.ts'
 import { describe, log, TEMPORARY_KINDS } from '../log.ts'
 import type { LanguageModel } from '../echo_model.ts'
-import type { FallbackSettings } from './settings.ts'
 
 type Model = LanguageModel
 
@@ -42,17 +41,21 @@ export interface FirstCall {
 /**
  * Switches calls of one turn to the fallback model.
  *
- * The first model must send content (text, reasoning or a tool call) within FALLBACK_SECONDS. The
- * turn's `model` becomes the id of the model that answers.
+ * The first model must send content (text, reasoning or a tool call) within `seconds`.
+ * `turn.model` is `name` while the last answer comes from the fallback model.
  */
 export class FallbackSwitch {
+  readonly seconds: number
   readonly #turn: Turn
-  readonly #settings: FallbackSettings
+  readonly #name: string
+  readonly #firstName: string
   readonly #build: () => Promise<Model>
 
-  constructor(turn: Turn, settings: FallbackSettings, build: () => Promise<Model>) {
+  constructor(turn: Turn, name: string, build: () => Promise<Model>, seconds: number) {
+    this.seconds = seconds
     this.#turn = turn
-    this.#settings = settings
+    this.#name = name
+    this.#firstName = turn.model // '', unless another capability chose the first model
     this.#build = build
   }
 
@@ -70,10 +73,10 @@ export class FallbackSwitch {
     const signal = outer ? AbortSignal.any([controller.signal, outer]) : controller.signal
     const call = { signal, hasAnswered: false }
     const { promise: late, reject } = Promise.withResolvers<never>()
-    const stopTimer = startTimer(this.#settings.fallbackSeconds, () => reject(LATE))
+    const stopTimer = startTimer(this.seconds, () => reject(LATE))
     try {
       const result = await Promise.race([begin(call), late])
-      this.#turn.model = this.#settings.model
+      this.#turn.model = this.#firstName
       return [result, null]
     } catch (error) {
       controller.abort(REPLACED)
@@ -93,6 +96,6 @@ export class FallbackSwitch {
 
   /** Record that the fallback model answers. */
   answers(): void {
-    this.#turn.model = this.#settings.modelFallback
+    this.#turn.model = this.#name
   }
 }

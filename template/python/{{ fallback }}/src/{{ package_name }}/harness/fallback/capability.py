@@ -66,9 +66,11 @@ class Fallback(Capability):
 
     def prepare(self, turn: Turn, options: dict[str, Any]) -> None:
         """Let the second model answer calls of the turn after a temporary failure."""
-        if self.settings.model_fallback:
-            switch = FallbackSwitch(turn, self.settings, lambda: self._model_of(turn))
-            adapter.prepare(switch, options)
+        if name := self.settings.model_fallback:
+            seconds = self.settings.fallback_seconds
+            adapter.prepare(
+                FallbackSwitch(turn, name, lambda: self._model_of(turn), seconds), options
+            )
 
     def _model_of(self, turn: Turn) -> Any:
         return wrap_model(self._before, self.model, turn.actor, turn)

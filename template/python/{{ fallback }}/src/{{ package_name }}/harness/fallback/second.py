@@ -9,7 +9,6 @@ from typing import Any
 from ..contract import Turn, is_busy
 from ..deadline import time_limit
 from ..log import TEMPORARY_KINDS, describe
-from .settings import FallbackSettings
 
 # Patterns of temporary failures: by status, otherwise by name.
 STATUS = r"HTTP ([45]\d\d)"
@@ -28,16 +27,16 @@ log = logging.getLogger(__name__)
 class FallbackSwitch:
     """Switches calls of one turn to the fallback model; `build` returns this model.
 
-    The first model must send content (text, reasoning or a tool call) within FALLBACK_SECONDS. The
-    turn's `model` becomes the id of the model that answers.
+    The first model must send content (text, reasoning or a tool call) within `seconds`.
+    `turn.model` is `name` while the last answer comes from the fallback model.
     """
 
-    def __init__(
-        self, turn: Turn, settings: FallbackSettings, build: Callable[[], Any]
-    ) -> None:
+    def __init__(self, turn: Turn, name: str, build: Callable[[], Any], seconds: int) -> None:
         self.turn = turn
-        self.settings = settings
+        self.name = name
         self.build = build
+        self.seconds = seconds
+        self.first_name = turn.model  # "", unless another capability chose the first model
 
     async def stream(
         self,
@@ -53,7 +52,7 @@ class FallbackSwitch:
         async with aclosing(first) as events:
             before = list[Any]()
             try:
-                async with time_limit(self.settings.fallback_seconds):
+                async with time_limit(self.seconds):
                     async for event in events:
                         before.append(event)
                         if is_content(event):
@@ -61,7 +60,7 @@ class FallbackSwitch:
             except Exception as error:  # noqa: BLE001 (`switch_model` raises lasting errors)
                 model = self.switch_model(error, has_answered=bool(before))
             else:
-                self.turn.model = self.settings.model
+                self.turn.model = self.first_name
                 for event in before:
                     yield event
                 async for event in events:
@@ -69,7 +68,7 @@ class FallbackSwitch:
                 return
         async with aclosing(ask(model)) as events:
             async for event in events:
-                self.turn.model = self.settings.model_fallback
+                self.turn.model = self.name
                 yield event
 
     def switch_model(self, error: Exception, *, has_answered: bool) -> Any:
