@@ -31,9 +31,7 @@ def everything(target: Target, open_fleet: OpenFleet) -> Iterator[Fleet]:
 def test_a_turn_of_the_second_model_waits(everything: Fleet, provider: Provider) -> None:
     chat = Chat(everything.shared(MODEL_FALLBACK=SECOND), provider)
     script(chat, ASKED, [[Refuse(503)]], [delete(chat)])
-    asking = chat.say(ASKED, headers=JSON)
-    assert asking.json["model"] == SECOND
-    waiting = ids(asking)
+    waiting = ids(chat.say(ASKED, headers=JSON))
     assert (len(waiting), runs(chat)) == (1, 0)
     script(chat, ASKED, [["Deleted."]])
     reply = chat.post({"approve": waiting}, JSON)

@@ -92,7 +92,7 @@ def check_silent_turns(front: Server, provider: Provider, seconds: float) -> Non
     assert COMMENT in page_paused.partition(b"First")[2].partition(b"Second")[0]
     for stream in (page_failed, page_paused):
         assert stream.endswith(b"data: [DONE]\n\n")
-    assert_done(model.say("Model.", headers={KEY: "one"}), ["Done."], 1, model.session)
+    assert_done(model.say("Model.", headers={KEY: "one"}), ["Done."], 1, model.session, "")
     assert len(model.calls("Model.")) == 1
     assert failure.recalled() == []
 

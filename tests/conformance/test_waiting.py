@@ -51,7 +51,7 @@ def test_a_call_that_needs_an_approval_waits_for_it(chat: Chat) -> None:
     assert (reply.status, reply.session) == (200, chat.session)
     (id,) = ids(reply)
     call = {"id": id, "tool": "delete_order", "input": {"order_id": order(chat)}}
-    assert reply.json == {**TURN_1, "session_id": chat.session, "waiting": [call]}
+    assert reply.json == {"session_id": chat.session, "turn": 1, "waiting": [call]}
     assert runs(chat) == 0
     assert len(chat.calls(ASKED)) == 1
     lines = [line for line in chat.server.log.splitlines() if chat.session in line]
@@ -97,7 +97,7 @@ def test_as_events_it_is_a_waiting_event(chat: Chat, texts: list[str]) -> None:
     assert chunks == [("message", text) for text in texts]
     assert name == "waiting"
     (call,) = data["waiting"]
-    assert data == {**TURN_1, "session_id": chat.session, "waiting": [call]}
+    assert data == {"session_id": chat.session, "turn": 1, "waiting": [call]}
     assert call["input"] == {"order_id": order(chat)}
     reply = chat.post({"approve": [call["id"]]}, EVENTS)
     assert_done(reply, ["Deleted", "."], 1, chat.session)
@@ -107,7 +107,7 @@ def test_an_approved_call_runs_and_its_turn_goes_on(chat: Chat) -> None:
     chat.say("One.")
     waiting = ask(chat, ["Deleted."])
     reply = answer(chat, waiting)
-    assert reply.json == {"session_id": chat.session, "turn": 2, "reply": "Deleted."}
+    assert reply.json == {**TURN_1, "session_id": chat.session, "turn": 2, "reply": "Deleted."}
     assert runs(chat) == 1
     told = [*echoed("One."), ("user", ASKED), *deleted(chat)]
     assert chat.history(chat.calls(ASKED)[-1]) == told
@@ -239,7 +239,7 @@ def test_a_turn_can_wait_several_times_and_its_reply_is_of_all_steps(chat: Chat)
     third = ids(answer(chat, deny={second[0]: "Not this."}))
     reply = answer(chat, third)
     everything = "First. Second. Third. Done."
-    assert reply.json == {"session_id": chat.session, "turn": 2, "reply": everything}
+    assert reply.json == {**TURN_1, "session_id": chat.session, "turn": 2, "reply": everything}
     assert [runs(chat, name=f"-{number}") for number in (1, 2, 3)] == [1, 0, 1]
     assert runs(chat, "read_order") == 1
     assert len(chat.calls(ASKED)) == 4
@@ -442,7 +442,7 @@ def test_a_prompt_behind_an_approval_drops_nothing(chat: Chat, gate: threading.E
     assert not behind.answered(within=0)
     gate.set()
     assert running.reply().json["reply"] == "Deleted."
-    said = {"session_id": chat.session, "turn": 2, "reply": "You said: Two."}
+    said = {**TURN_1, "session_id": chat.session, "turn": 2, "reply": "You said: Two."}
     assert behind.reply().json == said
     assert runs(chat) == 1
 
@@ -451,7 +451,7 @@ def test_an_approval_with_the_key_of_the_turn_before_goes_on(chat: Chat) -> None
     key = {KEY: "key-1"}
     chat.say("One.", headers=key)
     reply = answer(chat, ask(chat, ["Deleted."]), headers=key)
-    assert reply.json == {"session_id": chat.session, "turn": 2, "reply": "Deleted."}
+    assert reply.json == {**TURN_1, "session_id": chat.session, "turn": 2, "reply": "Deleted."}
     assert runs(chat) == 1
 
 
@@ -470,7 +470,7 @@ def test_a_prompt_that_is_sent_again_with_its_key_waits_for_the_same(chat: Chat)
     reply = answer(chat, ids(again))
     assert reply.json["reply"] == "Hm. Deleted."
     # The answer had no key of its own: the prompt's is that of the turn.
-    assert chat.say(ASKED, headers=key).json == reply.json
+    assert chat.say(ASKED, headers=key).json["reply"] == reply.json["reply"]
     assert (runs(chat, "read_order"), runs(chat)) == (1, 1)
 
 
@@ -533,7 +533,7 @@ def test_a_replacement_can_wait(chat: Chat, number: int) -> None:
     before = said[: number - 1]
     assert chat.history(chat.calls(ASKED)[-1]) == [*echoed(*before), ("user", ASKED)]
     reply = answer(chat, ids(reply))
-    assert reply.json == {"session_id": chat.session, "turn": number, "reply": "Deleted."}
+    assert reply.json == {**TURN_1, "session_id": chat.session, "turn": number, "reply": "Deleted."}
     turn = [("user", ASKED), *deleted(chat), ("assistant", "Deleted.")]
     assert chat.recalled() == [*echoed(*before), *turn]
     assert runs(chat) == 1
@@ -624,7 +624,12 @@ def test_after_its_time_a_turn_waits_no_longer(approvals: Fleet, provider: Provi
     assert_failed(answer(chat, waiting), 409, "not_waiting", chat.session)
     assert runs(chat) == 0
     reply = chat.say("Two.", headers=JSON)
-    assert reply.json == {"session_id": chat.session, "turn": 2, "reply": "You said: Two."}
+    assert reply.json == {
+        **TURN_1,
+        "session_id": chat.session,
+        "turn": 2,
+        "reply": "You said: Two.",
+    }
     assert chat.recalled() == echoed("One.", "Two.")
 
 
@@ -633,7 +638,7 @@ def test_a_long_session_waits_as_it_goes_on(approvals: Fleet, provider: Provider
     for text in ("One.", "Two.", "Three.", "Four."):
         chat.say(text)
     reply = answer(chat, ask(chat, ["Deleted."]))
-    assert reply.json == {"session_id": chat.session, "turn": 5, "reply": "Deleted."}
+    assert reply.json == {**TURN_1, "session_id": chat.session, "turn": 5, "reply": "Deleted."}
     told = [*echoed("Three.", "Four."), ("user", ASKED)]
     assert chat.history(chat.calls(ASKED)[0]) == told
     assert chat.history(chat.calls(ASKED)[1]) == [*told, *deleted(chat)]
@@ -671,7 +676,7 @@ def test_another_process_goes_on_after_the_first_one_has_ended(
     stranger = Chat(chat.server, provider, chat.session, "bob")
     assert_failed(answer(stranger, [one, two]), 403, "session_forbidden", chat.session)
     reply = answer(chat, [one], {two: "Not this."})
-    assert reply.json == {"session_id": chat.session, "turn": 2, "reply": "Hm. Done."}
+    assert reply.json == {**TURN_1, "session_id": chat.session, "turn": 2, "reply": "Hm. Done."}
     assert [runs(chat, name=name) for name in ("-1", "-2")] == [1, 0]
     assert runs(chat, "read_order") == 1
     told = chat.history(chat.calls(ASKED)[-1])

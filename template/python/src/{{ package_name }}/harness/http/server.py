@@ -269,13 +269,14 @@ async def _change(runtime: Runtime, call: Change) -> dict[str, Any]:
 def body_of(result: TurnResult) -> dict[str, Json]:
     """Return the response body of a turn; a waiting turn has no reply."""
     body: dict[str, Json] = {"session_id": result.session_id, "turn": result.turn}
-    if result.model:  # a replay calls no model
-        body["model"] = result.model
     if result.waiting:
         calls = result.waiting
         body["waiting"] = [{"id": it.id, "tool": it.name, "input": it.input} for it in calls]
-    elif result.reply:
-        body["reply"] = result.reply
+    else:
+        if result.model:  # a replay calls no model
+            body["model"] = result.model
+        if result.reply:
+            body["reply"] = result.reply
     return body | cast(dict[str, Json], result.marks)
 
 
