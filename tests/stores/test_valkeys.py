@@ -208,14 +208,14 @@ def test_turns_that_a_failover_lost_are_reported(
         proxy.behind = second
         proxy.cut()
         assert_failed(chat.say("Fails.", []), 502, "empty_reply", chat.session)
-        first = {"session_id": chat.session, "turn": 2, "model": "test-model"}
-        rolled_back = {**first, "rolled_back": True}
+        body = {"session_id": chat.session, "turn": 2, "model": "test-model"}
+        rolled_back = {**body, "rolled_back": True}
         assert chat.say("Four.", headers=key).events[-1] == ("done", rolled_back)
         replayed = chat.say("Four.", headers={**key, **JSON}).json
         assert replayed.pop("reply") == "You said: Four."
         assert {**replayed, "model": "test-model"} == rolled_back
         assert chat.recalled() == echoed("One.", "Four.")
-        assert chat.say("Five.").events[-1] == ("done", {**first, "turn": 4})
+        assert chat.say("Five.").events[-1] == ("done", {**body, "turn": 4})
         warning = f"session {chat.session}: the store has lost turns that this process has seen"
         assert server.log.count(warning) == 1
         proxy.close()

@@ -80,8 +80,8 @@ function formatFields(fields: Fields): string[] {
 /**
  * Log the known facts of a turn, as in `session s: turn=1 outcome=committed ms=12`.
  *
- * The facts include the turn's model only if it is not `model`, the value of MODEL. A failed turn is
- * a warning; a cancelled turn is not.
+ * The facts include the turn's model only if it is not `model`, the value of MODEL. A failed turn
+ * is a warning; a cancelled turn is not.
  */
 export function logTurn(turn: Turn, model: string): void {
   const facts = {

@@ -78,7 +78,8 @@ def announce(text: str) -> None:
 def log_turn(turn: Turn, model: str) -> None:
     """Log the known facts of a turn, as in `session s: turn=1 outcome=committed ms=12`.
 
-    The facts include the turn's model only if it is not `model`, the value of MODEL. A failed turn is a warning; a cancelled turn is not.
+    The facts include the turn's model only if it is not `model`, the value of MODEL. A failed turn
+    is a warning; a cancelled turn is not.
     """
     facts = {
         "turn": turn.number,

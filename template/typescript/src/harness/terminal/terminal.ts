@@ -278,7 +278,7 @@ export class Reply {
 
   /**
    * End the reply; in a conversation, print the tokens and the time of its turns, and the models
-   * that answered instead of `model`.
+   * that replaced `model`.
    */
   end(turns: readonly Turn[], model: string): void {
     if (this.#screen.isSingleQuestion) return this.endLine()
