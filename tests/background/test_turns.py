@@ -34,7 +34,8 @@ def test_the_response_comes_at_once_and_the_turn_continues_without_a_client(
     *events, done = chat.follow().rest()
     assert parts(events) == ["Slow, ", "but sure."]
     assert [event.id for event in (*events, done)] == [f"{turn_id}.{n}" for n in (1, 2, 3)]
-    assert (done.name, done.data) == ("done", {"session_id": chat.session, "turn": 1})
+    body = {"session_id": chat.session, "turn": 1, "model": "test-model"}
+    assert (done.name, done.data) == ("done", body)
     assert chat.recalled() == [("user", "One."), ("assistant", "Slow, but sure.")]
 
 

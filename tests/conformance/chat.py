@@ -132,13 +132,15 @@ def echoed(*texts: str) -> list[Entry]:
     return [entry for turn in turns for entry in turn]
 
 
-def assert_done(reply: Reply, chunks: list[str], turn: int, session: str) -> None:
-    """The turn was committed, and the client saw exactly this as events."""
+def assert_done(
+    reply: Reply, chunks: list[str], turn: int, session: str, model: str = "test-model"
+) -> None:
+    """The turn was committed, and the client saw exactly this as events; a replay has no model."""
     assert reply.status == 200, reply
     assert reply.content_type == "text/event-stream"
     assert reply.session == session
-    done = ("done", {"session_id": session, "turn": turn})
-    assert reply.events == [*(("message", chunk) for chunk in chunks), done]
+    done = {"session_id": session, "turn": turn} | ({"model": model} if model else {})
+    assert reply.events == [*(("message", chunk) for chunk in chunks), ("done", done)]
     assert not reply.truncated
 
 

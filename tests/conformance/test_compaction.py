@@ -307,7 +307,8 @@ def test_an_approval_that_comes_when_the_history_is_full_runs_its_tool_once(
         waiting = ids(chat.say(ASKED, [delete(chat)], ["Deleted."], headers=JSON))
         assert len(summaries_for(chat)) == 1
         reply = answer(chat, waiting)
-        assert reply.json == {"session_id": chat.session, "turn": 6, "reply": "Deleted."}
+        body = {"session_id": chat.session, "turn": 6, "model": "test-model"}
+        assert reply.json == {**body, "reply": "Deleted."}
         assert runs(chat) == 1
         assert len(summaries_for(chat)) == 1, "it is remembered while the turn waits"
         arguments: dict[str, Any] = {"order_id": order(chat)}

@@ -336,7 +336,7 @@ def test_a_client_of_http_1_0_gets_a_stream_without_chunks(
     reply = exchange.reply()
     assert reply.events == [
         ("message", "Second."),
-        ("done", {"session_id": chat.session, "turn": 1}),
+        ("done", {"session_id": chat.session, "turn": 1, "model": "test-model"}),
     ]
     accept = b"Accept: application/json\r\n"
     again = sent(chat.server, head + accept + b"Content-Length: %d\r\n\r\n" % len(body) + body)

@@ -125,7 +125,7 @@ def asked(chat: Chat, text: str) -> list[str]:
 def test_the_second_model_answers(chat: Chat, how: str) -> None:
     chat.say("One.")
     reply = say(chat, "Two.", [TEMPORARY[how]], ANSWER)
-    assert_done(reply, ["The second ", "answers."], turn=2, session=chat.session)
+    assert_done(reply, ["The second ", "answers."], 2, chat.session, SECOND)
     tries = [call.model for call in chat.calls("Two.")].count(FIRST)
     assert 1 <= tries <= 3
     assert asked(chat, "Two.") == [FIRST, SECOND]
@@ -136,8 +136,8 @@ def test_the_second_model_answers(chat: Chat, how: str) -> None:
     assert re.match("WARNING MODEL failed, calling MODEL_FALLBACK: .", why)
     assert how in why or not how.isdigit()
     assert second.startswith("INFO turn=2 outcome=committed")
-    assert second.endswith(f" detail=answered by {SECOND}")
-    assert "detail" not in third
+    assert second.endswith(f" model={SECOND}")
+    assert "model=" not in third
 
 
 @pytest.mark.parametrize("how", LASTING)
@@ -153,7 +153,7 @@ def test_other_failures_end_the_turn(chat: Chat, how: str) -> None:
 
 def test_in_a_later_step_too(chat: Chat) -> None:
     reply = say(chat, "Count.", [["Let me see. ", COUNT], [Refuse(503)]], ["Two."])
-    assert_done(reply, ["Let me see. ", "Two."], turn=1, session=chat.session)
+    assert_done(reply, ["Let me see. ", "Two."], 1, chat.session, SECOND)
     calls = [
         ("assistant", "Let me see. "),
         ("call", "word_count", {"text": "a b"}),
@@ -168,8 +168,9 @@ def test_after_a_step_of_the_second_model_the_first_is_asked_again(chat: Chat) -
     down = [Refuse(503, stays=False)] * 3  # for each try of the client
     chat.provider.script(f"{FIRST}: Count.{chat.tag}", *([step] for step in down), ["Two."])
     reply = chat.say("Count.", headers=JSON)
-    assert reply.json["reply"] == "Two."
+    assert (reply.json["reply"], reply.json["model"]) == ("Two.", FIRST)
     assert asked(chat, "Count.") == [FIRST, SECOND, FIRST]
+    assert "model=" not in lines(chat, 2)[1]
 
 
 @pytest.mark.parametrize(("status", "is_busy"), [(429, True), (401, False)])
@@ -184,6 +185,7 @@ def test_where_both_fail_the_second_says_why(chat: Chat, status: int, is_busy: b
     assert "503" in why
     assert "outcome=model_failed" in failed
     assert str(status) in failed
+    assert "model=" not in failed
 
 
 BLIND: Step = [Refuse(400, text="This model doesn't support the image content block.")]
@@ -217,7 +219,7 @@ def test_the_second_model_that_breaks_off_fails_the_turn(chat: Chat) -> None:
     assert_failed(reply, 502, "model_failed", chat.session, after=["Well, "])
     assert asked(chat, "One.") == [FIRST, SECOND]
     assert chat.recalled() == []
-    assert "answered by" not in lines(chat, 2)[1]
+    assert f" model={SECOND} detail=" in lines(chat, 2)[1]
 
 
 def test_two_turns_at_once_do_not_mix(
@@ -229,10 +231,12 @@ def test_two_turns_at_once_do_not_mix(
     exchanges = [chat.start("One.", headers=JSON) for chat in (well, down)]
     down.call("One.")
     gate.set()
-    assert [it.reply().json["reply"] for it in exchanges] == ["First, too.", "Second, too."]
+    replies = [exchange.reply().json for exchange in exchanges]
+    assert [it["reply"] for it in replies] == ["First, too.", "Second, too."]
+    assert [it["model"] for it in replies] == [FIRST, SECOND]
     assert (asked(well, "One."), asked(down, "One.")) == ([FIRST], [FIRST, SECOND])
-    assert "detail" not in lines(well, 1)[0]
-    assert lines(down, 2)[1].endswith(f"detail=answered by {SECOND}")
+    assert "model=" not in lines(well, 1)[0]
+    assert lines(down, 2)[1].endswith(f"model={SECOND}")
 
 
 def test_a_first_model_that_is_slow_answers(chat: Chat, gate: threading.Event) -> None:

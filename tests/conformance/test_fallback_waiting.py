@@ -36,8 +36,9 @@ def test_a_turn_of_the_second_model_waits(everything: Fleet, provider: Provider)
     script(chat, ASKED, [["Deleted."]])
     reply = chat.post({"approve": waiting}, JSON)
     assert (reply.json["turn"], reply.json["reply"], runs(chat)) == (1, "Deleted.", 1)
+    assert reply.json["model"] == FIRST
     assert asked(chat, ASKED) == [FIRST, SECOND, FIRST]
     _, second, third = lines(chat, 3)
     assert "outcome=waiting" in second
-    assert second.endswith(f"detail=answered by {SECOND}")
-    assert "detail" not in third
+    assert f" model={SECOND}" in second
+    assert "model=" not in third

@@ -22,7 +22,7 @@ def test_the_last_turns_key_replays_its_reply(chat: Chat, header: str) -> None:
     first = chat.say("Two.", ["Let me see. ", COUNT], ["Two", "."], headers=key)
     again = chat.say("Two.", headers=key)
     assert first.turn == 2
-    assert_done(again, ["Let me see. Two."], turn=2, session=chat.session)
+    assert_done(again, ["Let me see. Two."], turn=2, session=chat.session, model="")
     assert len(chat.calls("Two.")) == 2  # of the first time
     assert chat.recalled()[:3] == [*echoed("One."), ("user", "Two.")]
 
@@ -41,7 +41,7 @@ def test_a_replay_is_json_when_json_is_asked_for(chat: Chat) -> None:
 
 def test_a_replay_does_not_look_at_the_prompt(chat: Chat) -> None:
     chat.say("One.", headers={KEY: "key-1"})
-    assert_done(chat.say("Two.", headers={KEY: "key-1"}), ["You said: One."], 1, chat.session)
+    assert_done(chat.say("Two.", headers={KEY: "key-1"}), ["You said: One."], 1, chat.session, "")
     assert chat.calls("Two.") == []
     assert chat.recalled() == echoed("One.")
 
@@ -56,7 +56,8 @@ def test_the_key_of_each_turn_that_the_session_holds_replays_its_reply(chat: Cha
     first = chat.say("One.", ["Let me see. ", COUNT], ["Two", "."], headers={KEY: "key-1"})
     chat.say("Two.", headers={KEY: "key-2"})
     chat.say("Three.")
-    assert_done(chat.say("One.", headers={KEY: "key-1"}), ["Let me see. Two."], 1, chat.session)
+    again = chat.say("One.", headers={KEY: "key-1"})
+    assert_done(again, ["Let me see. Two."], 1, chat.session, "")
     again = chat.say("Two.", headers={KEY: "key-2", **JSON})
     assert again.json == {"session_id": chat.session, "turn": 2, "reply": "You said: Two."}
     assert first.turn == 1
@@ -69,7 +70,7 @@ def test_a_replacement_is_not_repeated_when_another_turn_has_followed(chat: Chat
     assert chat.replace(1, "First.", headers={KEY: "key-1"}).turn == 1
     chat.say("Two.")
     again = chat.replace(1, "First.", headers={KEY: "key-1"})
-    assert_done(again, ["You said: First."], 1, chat.session)
+    assert_done(again, ["You said: First."], 1, chat.session, "")
     assert chat.recalled() == echoed("First.", "Two.")
 
 
@@ -97,7 +98,8 @@ def test_the_key_of_a_failed_turn_runs_again(chat: Chat) -> None:
 def test_a_failed_turn_does_not_take_the_key_of_the_last_one(chat: Chat) -> None:
     chat.say("One.", headers={KEY: "key-1"})
     chat.say("Two.", ["Well, ", CUT], headers={KEY: "key-2"})
-    assert_done(chat.say("One.", headers={KEY: "key-1"}), ["You said: One."], 1, chat.session)
+    again = chat.say("One.", headers={KEY: "key-1"})
+    assert_done(again, ["You said: One."], 1, chat.session, "")
 
 
 def test_a_client_that_lost_its_connection_sends_again(chat: Chat, gate: threading.Event) -> None:
@@ -116,7 +118,7 @@ def test_the_same_turn_sent_twice_at_once_runs_once(chat: Chat, gate: threading.
     assert not two.answered(within=0), "a replay waits its turn, too"
     gate.set()
     assert_done(one.reply(), ["Well", "."], 1, chat.session)
-    assert_done(two.reply(), ["Well."], 1, chat.session)
+    assert_done(two.reply(), ["Well."], 1, chat.session, "")
     assert len(chat.calls("One.")) == 1
 
 

@@ -49,7 +49,8 @@ def test_without_a_prompt_the_turn_is_repeated(told: Chat, number: int) -> None:
     before, text = SAID[: number - 1], SAID[number - 1]
     told.script(text, ["Now ", "otherwise."])
     reply = told.post({"replace_turn": number}, JSON)
-    assert reply.json == {"session_id": told.session, "turn": number, "reply": "Now otherwise."}
+    body = {"session_id": told.session, "turn": number, "model": "test-model"}
+    assert reply.json == {**body, "reply": "Now otherwise."}
     assert told.history(told.calls(text)[-1]) == [*echoed(*before), ("user", text)]
     after = [("user", text), ("assistant", "Now otherwise.")]
     assert told.recalled() == [*echoed(*before), *after]
@@ -65,8 +66,8 @@ def test_a_retry_with_its_key_replays_the_turn_that_replaced(told: Chat) -> None
     key = {KEY: "key-1", **JSON}
     first = told.replace(2, "Other.", headers=key)
     again = told.replace(2, "Other.", headers=key)
-    assert first.json == {"session_id": told.session, "turn": 2, "reply": "You said: Other."}
-    assert again.json == first.json
+    assert again.json == {"session_id": told.session, "turn": 2, "reply": "You said: Other."}
+    assert first.json == {**again.json, "model": "test-model"}
     assert len(told.calls("Other.")) == 1
     assert told.recalled() == echoed("One.", "Other.")
 

@@ -92,7 +92,7 @@ def check_silent_turns(front: Server, provider: Provider, seconds: float) -> Non
     assert COMMENT in page_paused.partition(b"First")[2].partition(b"Second")[0]
     for stream in (page_failed, page_paused):
         assert stream.endswith(b"data: [DONE]\n\n")
-    assert_done(model.say("Model.", headers={KEY: "one"}), ["Done."], 1, model.session)
+    assert_done(model.say("Model.", headers={KEY: "one"}), ["Done."], 1, model.session, "")
     assert len(model.calls("Model.")) == 1
     assert failure.recalled() == []
 
@@ -164,7 +164,8 @@ def test_a_silent_turn_waits_for_an_approval_and_goes_on(
     await_comment(going_on)
     ends[1].set()
     assert going_on.event() == ("message", "Deleted.")
-    assert going_on.event() == ("done", {"session_id": chat.session, "turn": 1})
+    done = {"session_id": chat.session, "turn": 1, "model": "test-model"}
+    assert going_on.event() == ("done", done)
     assert runs(chat) == 1
 
 

@@ -57,7 +57,8 @@ def test_text_before_and_after_a_tool_is_one_reply(chat: Chat) -> None:
 def test_json_carries_the_reply_that_events_would_carry(chat: Chat) -> None:
     counting: Step = ["Let me count. ", Call("word_count", {"text": "a b"})]
     reply = chat.say("Count.", counting, ["Two."], headers=JSON)
-    assert reply.json == {"session_id": chat.session, "turn": 1, "reply": "Let me count. Two."}
+    body = {"session_id": chat.session, "turn": 1, "model": "test-model"}
+    assert reply.json == {**body, "reply": "Let me count. Two."}
 
 
 def test_a_turn_may_begin_with_a_tool_and_use_several(chat: Chat) -> None:
@@ -121,7 +122,8 @@ def test_a_request_without_a_session_gets_one_of_its_own(
     assert first.session != second.session
     for reply in (first, second):
         assert reply.session == str(uuid.UUID(reply.session))
-        assert reply.events[-1] == ("done", {"session_id": reply.session, "turn": 1})
+        done = {"session_id": reply.session, "turn": 1, "model": "test-model"}
+        assert reply.events[-1] == ("done", done)
     assert provider.calls_for("Who am I?")[-1].history == [("user", "Who am I?")]
 
 

@@ -25,6 +25,8 @@ from tests.stores.servers import wait_for
 
 pytestmark = pytest.mark.about("turns")
 
+TURN_1 = {"turn": 1, "model": "test-model"}
+
 
 @pytest.fixture
 def server(approvals: Fleet) -> Server:
@@ -80,7 +82,7 @@ def test_a_surrogate_in_arguments_waits_as_it_will_run(headers: dict[str, str], 
 def test_nobody_is_asked_about_arguments_that_are_not_one_object(raw: str, chat: Chat) -> None:
     call = Call("delete_order", raw=raw.replace("ORDER", order(chat)))
     reply = chat.say(ASKED, [call], ["It did not run."], headers=JSON)
-    assert reply.json == {"session_id": chat.session, "turn": 1, "reply": "It did not run."}
+    assert reply.json == {**TURN_1, "session_id": chat.session, "reply": "It did not run."}
     assert runs(chat) == 0
     kind, text = chat.recalled()[-2]
     assert kind == "result"
@@ -105,7 +107,7 @@ def test_an_approved_call_runs_and_its_turn_goes_on(chat: Chat) -> None:
     chat.say("One.")
     waiting = ask(chat, ["Deleted."])
     reply = answer(chat, waiting)
-    assert reply.json == {"session_id": chat.session, "turn": 2, "reply": "Deleted."}
+    assert reply.json == {**TURN_1, "session_id": chat.session, "turn": 2, "reply": "Deleted."}
     assert runs(chat) == 1
     told = [*echoed("One."), ("user", ASKED), *deleted(chat)]
     assert chat.history(chat.calls(ASKED)[-1]) == told
@@ -119,7 +121,7 @@ def test_the_model_is_told_that_a_call_is_denied_and_why(chat: Chat, reason: str
     (id,) = ask(chat, ["Then not."])
     denial = {"id": id} if reason is None else {"id": id, "reason": reason}
     reply = chat.post({"deny": [denial]}, JSON)
-    assert reply.json == {"session_id": chat.session, "turn": 1, "reply": "Then not."}
+    assert reply.json == {**TURN_1, "session_id": chat.session, "reply": "Then not."}
     assert runs(chat) == 0
     call = ("call", "delete_order", {"order_id": order(chat)})
     *before, (role, result) = chat.history(chat.calls(ASKED)[-1])
@@ -133,8 +135,8 @@ def test_nothing_of_a_turn_that_waits_is_in_the_session(chat: Chat) -> None:
     chat.say("One.")
     waiting = ask(chat)
     reply = chat.say("Two.", headers=JSON)
-    dropped = {"session_id": chat.session, "turn": 2, "reply": "You said: Two.", "dropped": True}
-    assert reply.json == dropped
+    dropped = {**TURN_1, "session_id": chat.session, "turn": 2, "dropped": True}
+    assert reply.json == {**dropped, "reply": "You said: Two."}
     assert chat.history(chat.calls("Two.")[-1]) == [*echoed("One."), ("user", "Two.")]
     assert_failed(answer(chat, waiting), 409, "not_waiting", chat.session)
     assert runs(chat) == 0
@@ -144,7 +146,7 @@ def test_nothing_of_a_turn_that_waits_is_in_the_session(chat: Chat) -> None:
 
 def test_an_event_tells_that_a_turn_was_dropped(chat: Chat) -> None:
     ask(chat)
-    done = {"session_id": chat.session, "turn": 1, "dropped": True}
+    done = {**TURN_1, "session_id": chat.session, "dropped": True}
     assert chat.say("Two.").events[-1] == ("done", done)
 
 
@@ -237,7 +239,7 @@ def test_a_turn_can_wait_several_times_and_its_reply_is_of_all_steps(chat: Chat)
     third = ids(answer(chat, deny={second[0]: "Not this."}))
     reply = answer(chat, third)
     everything = "First. Second. Third. Done."
-    assert reply.json == {"session_id": chat.session, "turn": 2, "reply": everything}
+    assert reply.json == {**TURN_1, "session_id": chat.session, "turn": 2, "reply": everything}
     assert [runs(chat, name=f"-{number}") for number in (1, 2, 3)] == [1, 0, 1]
     assert runs(chat, "read_order") == 1
     assert len(chat.calls(ASKED)) == 4
@@ -378,9 +380,9 @@ def test_an_approval_that_is_sent_again_with_its_key_gets_the_same_reply(chat: C
     waiting = ask(chat, ["Deleted."], headers={KEY: "key-1"})
     first = answer(chat, waiting, headers={KEY: "key-2"})
     again = answer(chat, waiting, headers={KEY: "key-2"})
-    assert chat.say(ASKED, headers={KEY: "key-1", **JSON}).json == first.json
-    assert first.json == {"session_id": chat.session, "turn": 1, "reply": "Deleted."}
-    assert again.json == first.json
+    replay = {"session_id": chat.session, "turn": 1, "reply": "Deleted."}
+    assert chat.say(ASKED, headers={KEY: "key-1", **JSON}).json == again.json == replay
+    assert first.json == {**replay, "model": "test-model"}
     assert runs(chat) == 1
     assert len(chat.calls(ASKED)) == 2
 
@@ -440,7 +442,7 @@ def test_a_prompt_behind_an_approval_drops_nothing(chat: Chat, gate: threading.E
     assert not behind.answered(within=0)
     gate.set()
     assert running.reply().json["reply"] == "Deleted."
-    said = {"session_id": chat.session, "turn": 2, "reply": "You said: Two."}
+    said = {**TURN_1, "session_id": chat.session, "turn": 2, "reply": "You said: Two."}
     assert behind.reply().json == said
     assert runs(chat) == 1
 
@@ -449,7 +451,7 @@ def test_an_approval_with_the_key_of_the_turn_before_goes_on(chat: Chat) -> None
     key = {KEY: "key-1"}
     chat.say("One.", headers=key)
     reply = answer(chat, ask(chat, ["Deleted."]), headers=key)
-    assert reply.json == {"session_id": chat.session, "turn": 2, "reply": "Deleted."}
+    assert reply.json == {**TURN_1, "session_id": chat.session, "turn": 2, "reply": "Deleted."}
     assert runs(chat) == 1
 
 
@@ -468,7 +470,7 @@ def test_a_prompt_that_is_sent_again_with_its_key_waits_for_the_same(chat: Chat)
     reply = answer(chat, ids(again))
     assert reply.json["reply"] == "Hm. Deleted."
     # The answer had no key of its own: the prompt's is that of the turn.
-    assert chat.say(ASKED, headers=key).json == reply.json
+    assert chat.say(ASKED, headers=key).json["reply"] == reply.json["reply"]
     assert (runs(chat, "read_order"), runs(chat)) == (1, 1)
 
 
@@ -531,7 +533,7 @@ def test_a_replacement_can_wait(chat: Chat, number: int) -> None:
     before = said[: number - 1]
     assert chat.history(chat.calls(ASKED)[-1]) == [*echoed(*before), ("user", ASKED)]
     reply = answer(chat, ids(reply))
-    assert reply.json == {"session_id": chat.session, "turn": number, "reply": "Deleted."}
+    assert reply.json == {**TURN_1, "session_id": chat.session, "turn": number, "reply": "Deleted."}
     turn = [("user", ASKED), *deleted(chat), ("assistant", "Deleted.")]
     assert chat.recalled() == [*echoed(*before), *turn]
     assert runs(chat) == 1
@@ -595,7 +597,7 @@ def test_ending_a_session_drops_its_pending_approval(chat: Chat) -> None:
     assert chat.end().json == {"session_id": chat.session, "ended": True}
     assert_failed(answer(chat, waiting), 409, "not_waiting", chat.session)
     reply = chat.say("One.", headers=JSON)
-    assert reply.json == {"session_id": chat.session, "turn": 1, "reply": "You said: One."}
+    assert reply.json == {**TURN_1, "session_id": chat.session, "reply": "You said: One."}
     assert runs(chat) == 0
 
 
@@ -622,7 +624,12 @@ def test_after_its_time_a_turn_waits_no_longer(approvals: Fleet, provider: Provi
     assert_failed(answer(chat, waiting), 409, "not_waiting", chat.session)
     assert runs(chat) == 0
     reply = chat.say("Two.", headers=JSON)
-    assert reply.json == {"session_id": chat.session, "turn": 2, "reply": "You said: Two."}
+    assert reply.json == {
+        **TURN_1,
+        "session_id": chat.session,
+        "turn": 2,
+        "reply": "You said: Two.",
+    }
     assert chat.recalled() == echoed("One.", "Two.")
 
 
@@ -631,7 +638,7 @@ def test_a_long_session_waits_as_it_goes_on(approvals: Fleet, provider: Provider
     for text in ("One.", "Two.", "Three.", "Four."):
         chat.say(text)
     reply = answer(chat, ask(chat, ["Deleted."]))
-    assert reply.json == {"session_id": chat.session, "turn": 5, "reply": "Deleted."}
+    assert reply.json == {**TURN_1, "session_id": chat.session, "turn": 5, "reply": "Deleted."}
     told = [*echoed("Three.", "Four."), ("user", ASKED)]
     assert chat.history(chat.calls(ASKED)[0]) == told
     assert chat.history(chat.calls(ASKED)[1]) == [*told, *deleted(chat)]
@@ -669,7 +676,7 @@ def test_another_process_goes_on_after_the_first_one_has_ended(
     stranger = Chat(chat.server, provider, chat.session, "bob")
     assert_failed(answer(stranger, [one, two]), 403, "session_forbidden", chat.session)
     reply = answer(chat, [one], {two: "Not this."})
-    assert reply.json == {"session_id": chat.session, "turn": 2, "reply": "Hm. Done."}
+    assert reply.json == {**TURN_1, "session_id": chat.session, "turn": 2, "reply": "Hm. Done."}
     assert [runs(chat, name=name) for name in ("-1", "-2")] == [1, 0]
     assert runs(chat, "read_order") == 1
     told = chat.history(chat.calls(ASKED)[-1])

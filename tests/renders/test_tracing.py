@@ -286,6 +286,7 @@ def test_a_turn_is_a_span_with_its_calls_as_children(
         "enduser.pseudo.id": hashlib.sha256(b"ada").hexdigest(),
         "turn.number": 1,
         "turn.outcome": "committed",
+        "gen_ai.response.model": "test-model",
         "turn.tokens_cached": 4,
     }
     calls = [one for one in below if one.attributes.get("gen_ai.operation.name") == "chat"]
@@ -439,6 +440,7 @@ def test_a_failed_turn_has_the_type_of_its_error(
     turn, below = receiver.turn(chat.session)
     assert turn.failed
     assert turn.attributes["error.type"] == turn.attributes["turn.outcome"] == "model_failed"
+    assert "gen_ai.response.model" not in turn.attributes
     kinds = {one.attributes["error.type"] for one in below if one.failed}
     assert kinds
     assert kinds & {"Object", "Error", "Exception"} == set()  # the class of each is known

@@ -58,7 +58,8 @@ def test_a_save_that_never_arrived_can_be_sent_again(
     again = first if first.status == 200 else chat.say("Two.", headers={**JSON, KEY: "key-2"})
     if first.status != 200:  # its client may have tried again by itself
         assert_failed(first, *DOWN, chat.session)
-    assert again.json == {"session_id": chat.session, "turn": 2, "reply": "You said: Two."}
+    body = {"session_id": chat.session, "turn": 2, "model": "test-model"}
+    assert again.json == {**body, "reply": "You said: Two."}
     assert beside.recalled() == echoed("One.", "Two.")
 
 

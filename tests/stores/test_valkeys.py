@@ -208,12 +208,14 @@ def test_turns_that_a_failover_lost_are_reported(
         proxy.behind = second
         proxy.cut()
         assert_failed(chat.say("Fails.", []), 502, "empty_reply", chat.session)
-        rolled_back = {"session_id": chat.session, "turn": 2, "rolled_back": True}
+        body = {"session_id": chat.session, "turn": 2, "model": "test-model"}
+        rolled_back = {**body, "rolled_back": True}
         assert chat.say("Four.", headers=key).events[-1] == ("done", rolled_back)
         replayed = chat.say("Four.", headers={**key, **JSON}).json
-        assert replayed == {**rolled_back, "reply": "You said: Four."}
+        assert replayed.pop("reply") == "You said: Four."
+        assert {**replayed, "model": "test-model"} == rolled_back
         assert chat.recalled() == echoed("One.", "Four.")
-        assert chat.say("Five.").events[-1] == ("done", {"session_id": chat.session, "turn": 4})
+        assert chat.say("Five.").events[-1] == ("done", {**body, "turn": 4})
         warning = f"session {chat.session}: the store has lost turns that this process has seen"
         assert server.log.count(warning) == 1
         proxy.close()
@@ -228,7 +230,7 @@ def test_a_clock_that_is_slow_is_no_failover(agents: Agents, chat: Chat, beside:
     assert isinstance(store, ValkeyStore)
     store.client.hset(store.key(chat.session), "rev", future)
     for number, one in enumerate((chat, beside, chat), 2):
-        done = {"session_id": chat.session, "turn": number}
+        done = {"session_id": chat.session, "turn": number, "model": "test-model"}
         assert one.say(f"Turn {number}.").events[-1] == ("done", done)
     assert store.client.hget(store.key(chat.session), "rev").decode() > future
 

@@ -106,7 +106,8 @@ async def test_a_reply_can_be_json() -> None:
     response = await client.say(session="s")
     assert response.status == 200
     assert response.session_id == "s"
-    assert response.body == {"session_id": "s", "turn": 1, "reply": "Counting: two. \ufffd"}
+    body = {"session_id": "s", "turn": 1, "model": "offline"}
+    assert response.body == {**body, "reply": "Counting: two. \ufffd"}
 
 
 async def test_a_reply_can_be_a_stream() -> None:
@@ -119,7 +120,7 @@ async def test_a_reply_can_be_a_stream() -> None:
         'data: " "\n\n'
         'data: "Zwölf"\n\n'
         'data: "\ufffd"\n\n'
-        'event: done\ndata: {"session_id":"s","turn":1}\n\n'
+        'event: done\ndata: {"session_id":"s","turn":1,"model":"offline"}\n\n'
     )
 
 

@@ -285,6 +285,8 @@ export interface TurnResult {
   readonly output: unknown
   readonly outcome: 'committed' | 'replayed' | 'waiting'
   readonly usage: Usage
+  /** As in Turn. */
+  readonly model: string
   /** The pending approvals: tool calls with the ids to approve or deny. */
   readonly waiting: readonly ToolCall[]
   readonly marks: readonly Mark[]
@@ -322,6 +324,12 @@ export class Turn {
   outcome = 'running'
   /** For the log only. */
   detail = ''
+  /**
+   * The id of the last model that answered; `offline` without MODEL, '' before an answer.
+   *
+   * A capability that chooses another model sets it.
+   */
+  model = ''
   readonly usage: Usage = { inputTokens: 0, cachedTokens: 0, outputTokens: 0 }
   /** The part of `usage` that `charge` added. */
   readonly charged: Usage = { inputTokens: 0, cachedTokens: 0, outputTokens: 0 }
@@ -404,8 +412,8 @@ export class Turn {
 
   /** Return the result of the turn. */
   result(outcome: TurnResult['outcome'], marks: readonly Mark[]): TurnResult {
-    const { sessionId, number: turn, reply, output, usage, waiting } = this
-    return { sessionId, turn, reply, output, outcome, usage, waiting, marks }
+    const { sessionId, number: turn, reply, output, usage, model, waiting } = this
+    return { sessionId, turn, reply, output, outcome, usage, model, waiting, marks }
   }
 
   /** Return the fields that a log may contain: no prompt and no headers. */

@@ -80,9 +80,10 @@ function formatFields(fields: Fields): string[] {
 /**
  * Log the known facts of a turn, as in `session s: turn=1 outcome=committed ms=12`.
  *
- * A failed turn is a warning; a cancelled turn is not.
+ * The facts include the turn's model only if it is not `model`, the value of MODEL. A failed turn
+ * is a warning; a cancelled turn is not.
  */
-export function logTurn(turn: Turn): void {
+export function logTurn(turn: Turn, model: string): void {
   const facts = {
     turn: turn.number,
     outcome: turn.outcome,
@@ -90,6 +91,7 @@ export function logTurn(turn: Turn): void {
     tokens_in: turn.usage.inputTokens,
     tokens_cached: turn.usage.cachedTokens,
     tokens_out: turn.usage.outputTokens,
+    model: turn.model === model ? '' : turn.model,
     detail: turn.detail,
   }
   const isKnown = ([name, value]: [string, unknown]) => value || name === 'ms'

@@ -138,7 +138,7 @@ export class Runtime implements RunningAgent {
     const running = this.start(turn, { opening, signal: stop }).catch((error) => {
       if (turn.outcome === 'running') {
         turn.fail(error, stop) // rejected before it started
-        if (logging.hasTurns) logTurn(turn)
+        if (logging.hasTurns) logTurn(turn, this.settings.model)
       }
       throw error === signal?.reason ? error : asAgentError(error)
     })
@@ -170,7 +170,7 @@ export class Runtime implements RunningAgent {
       return await this.#around(turn, signal, () => this.#takeTurn(turn, signal))
     } finally {
       turn.milliseconds = Math.round(performance.now() - start)
-      if (logging.hasTurns) logTurn(turn)
+      if (logging.hasTurns) logTurn(turn, this.settings.model)
       for (const capability of this.capabilities.filter(({ ended }) => ended)) {
         const ending = within(ENDED_SECONDS, async () => capability.ended?.(turn))
         await ending.catch(logUnexpected)

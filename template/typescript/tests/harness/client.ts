@@ -63,6 +63,7 @@ export interface AgentResponse {
   session_id?: string
   /** The number of the turn. */
   turn?: number
+  model?: string
   reply?: string
   /** The type of the error, such as "model_failed". */
   error?: string

@@ -113,7 +113,7 @@ describe('the first failed check is reported', () => {
 
 describe('a reply', () => {
   const ADA = { session: 'ada' }
-  const DONE = 'event: done\ndata: {"session_id":"ada","turn":1}\n\n'
+  const DONE = 'event: done\ndata: {"session_id":"ada","turn":1,"model":"offline"}\n\n'
   const script = [[reply(' ', 'hé'), toolCall('word_count', { text: 'a' })], reply('\ud800')]
 
   test('can be a stream; lone surrogates are replaced', async () => {
@@ -128,14 +128,15 @@ describe('a reply', () => {
     const client = new Client(script)
     const answer = await client.say('Hello.', ADA)
     assert.equal(answer.status, 200)
-    assert.equal(answer.text, '{"session_id":"ada","turn":1,"reply":" hé\ufffd"}')
+    assert.equal(answer.text, '{"session_id":"ada","turn":1,"model":"offline","reply":" hé\ufffd"}')
   })
 
   test('is repeated whole for the same key', async () => {
     const client = new Client(script)
     await client.stream('Hello.', { ...ADA, key: 'retry' })
     const events = await client.stream('Hello.', { ...ADA, key: 'retry' })
-    assert.equal(events.text, `data: " hé\ufffd"\n\n${DONE}`)
+    const done = DONE.replace(',"model":"offline"', '') // the model was not called
+    assert.equal(events.text, `data: " hé\ufffd"\n\n${done}`)
     const json = await client.say('Hello.', { ...ADA, key: 'retry' })
     assert.equal(json.reply, ' hé\ufffd')
     assert.equal(client.model.requests.length, 2)

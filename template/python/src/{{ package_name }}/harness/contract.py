@@ -332,6 +332,7 @@ class TurnResult:
     outcome: str
     output: "BaseModel | None" = field(default=None, repr=False)
     usage: Usage = Usage()
+    model: str = ""  # as in Turn
     waiting: Sequence[ToolCall] = ()  # pending approvals
     marks: Marks = field(default_factory=Marks)
 
@@ -357,6 +358,9 @@ class Turn:
     number: int = 0
     outcome: str = "running"  # then committed, replayed, waiting, cancelled, or a type in ERRORS
     detail: str = ""  # for the log only
+    # The id of the last model that answered; "offline" without MODEL. A capability that chooses
+    # another model sets it.
+    model: str = ""
     usage: Usage = Usage()
     charged: Usage = Usage()  # the part of `usage` that tools added
     milliseconds: int = 0
@@ -436,6 +440,7 @@ class Turn:
             outcome=outcome,
             output=self.output,
             usage=self.usage,
+            model=self.model,
             waiting=[*self.waiting],
             marks=marks or Marks(),
         )

@@ -75,10 +75,11 @@ def announce(text: str) -> None:
     click.echo(text)
 
 
-def log_turn(turn: Turn) -> None:
+def log_turn(turn: Turn, model: str) -> None:
     """Log the known facts of a turn, as in `session s: turn=1 outcome=committed ms=12`.
 
-    A failed turn is a warning; a cancelled turn is not.
+    The facts include the turn's model only if it is not `model`, the value of MODEL. A failed turn
+    is a warning; a cancelled turn is not.
     """
     facts = {
         "turn": turn.number,
@@ -87,6 +88,7 @@ def log_turn(turn: Turn) -> None:
         "tokens_in": turn.usage.input_tokens,
         "tokens_cached": turn.usage.cached_tokens,
         "tokens_out": turn.usage.output_tokens,
+        "model": turn.model if turn.model != model else "",
         "detail": turn.detail,
     }
     fields = {name: value for name, value in facts.items() if value or name == "ms"}

@@ -155,7 +155,7 @@ class Runtime:
         finally:
             turn.milliseconds = round((time.monotonic() - start) * 1000)
             if self._logs_turns:
-                log_turn(turn)
+                log_turn(turn, self.settings.model)
             if capabilities := self.overriding("ended"):
                 ending = asyncio.create_task(_call_ended(capabilities, turn))
                 while not ending.done():  # the turn has ended: ignore cancellation

@@ -37,7 +37,7 @@ async def test_a_turn_begins_at_once_and_its_events_have_ids() -> None:
     text = (await reader.response()).text
     assert text.endswith(
         f'id: {turn}.2\ndata: "two"\n\n'
-        f'id: {turn}.3\nevent: done\ndata: {{"session_id":"s","turn":1}}\n\n'
+        f'id: {turn}.3\nevent: done\ndata: {{"session_id":"s","turn":1,"model":"offline"}}\n\n'
     )
     assert await follow(client) == text
     assert (await client.get("/invocations/s/events")).text == text

@@ -265,10 +265,11 @@ export async function relay(
 }
 
 /** Return the response body of a turn; a waiting turn has no reply. */
-function bodyOf({ sessionId, turn, reply, output, waiting, marks }: TurnResult): object {
+function bodyOf({ sessionId, turn, model, reply, output, waiting, marks }: TurnResult): object {
   const body = { session_id: sessionId, turn }
   const flags = Object.fromEntries(marks.map((mark) => [mark, true]))
-  if (waiting.length === 0) return { ...body, reply, output, ...flags }
+  const named = model && { model } // a replay calls no model
+  if (waiting.length === 0) return { ...body, ...named, reply, output, ...flags }
   const calls = waiting.map(({ id, name, input }) => ({ id, tool: name, input }))
   return { ...body, waiting: calls, ...flags }
 }

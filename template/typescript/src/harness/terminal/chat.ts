@@ -194,7 +194,7 @@ async function runTurns(
   }
   if (!isRetry) conversation.files = []
   conversation.turns++
-  reply.end(turns)
+  reply.end(turns, runtime.settings.model)
 }
 
 /** Attach a file to the next prompt. */

@@ -276,8 +276,11 @@ export class Reply {
     }
   }
 
-  /** End the reply; in a conversation, print the tokens and the time of its turns. */
-  end(turns: readonly Turn[]): void {
+  /**
+   * End the reply; in a conversation, print the tokens and the time of its turns, and the models
+   * that replaced `model`.
+   */
+  end(turns: readonly Turn[], model: string): void {
     if (this.#screen.isSingleQuestion) return this.endLine()
     const sum = (name: 'inputTokens' | 'cachedTokens' | 'outputTokens') =>
       turns.reduce((total, turn) => total + turn.usage[name], 0).toLocaleString('en-US')
@@ -286,8 +289,9 @@ export class Reply {
     const output = sum('outputTokens')
     const cache = cached === '0' ? '' : ` (${cached} cached)`
     const tokens = `${input} tokens in${cache}, ${output} out`
-    const details = turns.flatMap(({ detail }) => detail || []) // such as a fallback model
-    const facts = [`${this.#seconds.toFixed(1)} s`, ...details]
+    const others = turns.filter((turn) => turn.model && turn.model !== model)
+    const names = others.map((turn) => `answered by ${turn.model}`)
+    const facts = [`${this.#seconds.toFixed(1)} s`, ...names]
     if (input !== '0' || output !== '0') facts.unshift(tokens)
     const usage = this.#screen.isLive ? styleText('dim', facts.join(', ')) : ''
     this.#screen.print(`${usage}\n`)

@@ -60,7 +60,7 @@ describe('a background turn', () => {
     work.resolve()
     const expected =
       `id: ${id}.1\ndata: "One, "\n\nid: ${id}.2\ndata: "two."\n\n` +
-      `id: ${id}.3\nevent: done\ndata: {"session_id":"chat","turn":1}\n\n`
+      `id: ${id}.3\nevent: done\ndata: {"session_id":"chat","turn":1,"model":"offline"}\n\n`
     for (const answer of [...(await Promise.all(following)), await follow(client)]) {
       assert.equal(answer.status, 200)
       assert.equal(answer.headers['content-type'], 'text/event-stream; charset=utf-8')

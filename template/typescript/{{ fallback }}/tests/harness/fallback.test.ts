@@ -36,8 +36,10 @@ describe('the fallback model', () => {
     const { client, fallback } = makeClient([DOWN, reply('First.')], [reply('Second.')])
     const failed = await client.say('1', ADA)
     assert.equal(failed.reply, 'Second.')
+    assert.equal(failed.model, 'second')
     const next = await client.say('2', ADA)
     assert.equal(next.reply, 'First.')
+    assert.equal(next.model, 'offline')
     assert.deepEqual(client.model.conversations.at(-1), ['1', 'Second.', '2'])
     assert.deepEqual(fallback.conversations, [['1']])
   })
@@ -52,7 +54,7 @@ describe('the fallback model', () => {
     assert.match(warning!, /ECONNREFUSED/)
     assert.doesNotMatch(warning!, /secret/)
     assert.deepEqual(others, [])
-    assert.match(log.at(-1)!, /outcome=committed .*detail=answered by second/)
+    assert.match(log.at(-1)!, /outcome=committed .*model=second/)
   })
 
   test('answers no call that fails for another reason', async () => {

@@ -147,6 +147,7 @@ async function stream(runtime: Runtime, agent: Agent, stage: Stage): Promise<voi
       if (mustPause()) await pause()
       stop.throwIfAborted()
       const event = next.value.type === 'modelStreamUpdateEvent' ? next.value.event : null
+      if (event) turn.model ||= runtime.settings.model
       if (event?.type === 'modelContentBlockDeltaEvent') {
         if (event.delta.type === 'textDelta') size += Buffer.byteLength(event.delta.text)
         if (event.delta.type === 'toolUseInputDelta') size += Buffer.byteLength(event.delta.input)

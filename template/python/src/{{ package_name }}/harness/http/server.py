@@ -272,8 +272,11 @@ def body_of(result: TurnResult) -> dict[str, Json]:
     if result.waiting:
         calls = result.waiting
         body["waiting"] = [{"id": it.id, "tool": it.name, "input": it.input} for it in calls]
-    elif result.reply:
-        body["reply"] = result.reply
+    else:
+        if result.model:  # a replay calls no model
+            body["model"] = result.model
+        if result.reply:
+            body["reply"] = result.reply
     return body | cast(dict[str, Json], result.marks)
 
 

@@ -149,7 +149,7 @@ class Conversation:
             if request.files:
                 self.files = []
             self.turns += 1
-            self._screen.end_reply(describe_cost(turns, seconds))
+            self._screen.end_reply(describe_cost(turns, seconds, self._runtime.settings.model))
         elif self._screen.is_piped:
             self.failures += self._screen.is_single_question
             self.is_over = True
@@ -174,10 +174,11 @@ class Conversation:
         self._screen.print("\n".join(lines or ["None."]))
 
 
-def describe_cost(turns: list[Turn], seconds: float) -> str:
-    """Return tokens, time and details of a reply's turns."""
+def describe_cost(turns: list[Turn], seconds: float, model: str) -> str:
+    """Return tokens and time of a reply's turns, and the models that replaced `model`."""
     usage = sum((turn.usage for turn in turns), Usage())
-    facts = [f"{seconds:.1f} s", *(turn.detail for turn in turns if turn.detail)]
+    others = [turn.model for turn in turns if turn.model not in {"", model}]
+    facts = [f"{seconds:.1f} s", *(f"answered by {name}" for name in others)]
     if usage.input_tokens or usage.output_tokens:
         cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
         facts.insert(0, f"{usage.input_tokens:,} tokens in{cached}, {usage.output_tokens:,} out")

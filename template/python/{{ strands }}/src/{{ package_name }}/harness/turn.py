@@ -159,6 +159,8 @@ async def _stream(agent: Agent, stage: Stage, settings: CoreSettings) -> None:
                     await _show_progress(agent, turn, progress)
                 for use in tools_of(event.get("message", {"content": []})):
                     await turn.emit(use)
+                if "event" in event:  # of the model
+                    turn.model = turn.model or settings.model
                 if {"messageStart", "messageStop"} & event.get("event", {}).keys():
                     is_whole = "messageStop" in event["event"]
                 result = event.get("result")

@@ -178,6 +178,8 @@ class TurnAgent(ai.Agent):
                     async with ai.stream(context=sent) as stream:
                         async for event in stream:
                             has_begun = has_begun or not isinstance(event, ai.events.StreamStart)
+                            if has_begun:
+                                self.turn.model = self.turn.model or self.settings.model
                             yield event
                             if isinstance(event, ai.events.StreamEnd):
                                 reason = event.finish_reason

@@ -42,17 +42,20 @@ export interface FirstCall {
  * Switches calls of one turn to the fallback model.
  *
  * The first model must send content (text, reasoning or a tool call) within `seconds`.
+ * `turn.model` is `name` while the last answer comes from the fallback model.
  */
 export class FallbackSwitch {
   readonly seconds: number
   readonly #turn: Turn
   readonly #name: string
+  readonly #firstName: string
   readonly #build: () => Promise<Model>
 
   constructor(turn: Turn, name: string, build: () => Promise<Model>, seconds: number) {
     this.seconds = seconds
     this.#turn = turn
     this.#name = name
+    this.#firstName = turn.model // '', unless another capability chose the first model
     this.#build = build
   }
 
@@ -72,7 +75,9 @@ export class FallbackSwitch {
     const { promise: late, reject } = Promise.withResolvers<never>()
     const stopTimer = startTimer(this.seconds, () => reject(LATE))
     try {
-      return [await Promise.race([begin(call), late]), null]
+      const result = await Promise.race([begin(call), late])
+      this.#turn.model = this.#firstName
+      return [result, null]
     } catch (error) {
       controller.abort(REPLACED)
       return [undefined, await this.#switchModel(error, call.hasAnswered)]
@@ -89,8 +94,8 @@ export class FallbackSwitch {
     return this.#build()
   }
 
-  /** Record in the turn's log line that the fallback model answers. */
+  /** Record that the fallback model answers. */
   answers(): void {
-    this.#turn.detail = `answered by ${this.#name}`
+    this.#turn.model = this.#name
   }
 }

@@ -45,6 +45,7 @@ export function turnSpan<T>(turn: Turn, run: () => Promise<T>): Promise<T> {
       if (digest) span.setAttribute('enduser.pseudo.id', digest)
       // Unknown until the session is read.
       if (turn.number) span.setAttribute('turn.number', turn.number)
+      if (turn.model) span.setAttribute('gen_ai.response.model', turn.model)
       span.setAttribute('turn.outcome', turn.outcome)
       span.setAttribute('turn.tokens_cached', turn.usage.cachedTokens)
     })

@@ -28,6 +28,7 @@ class FallbackSwitch:
     """Switches calls of one turn to the fallback model; `build` returns this model.
 
     The first model must send content (text, reasoning or a tool call) within `seconds`.
+    `turn.model` is `name` while the last answer comes from the fallback model.
     """
 
     def __init__(self, turn: Turn, name: str, build: Callable[[], Any], seconds: int) -> None:
@@ -35,6 +36,7 @@ class FallbackSwitch:
         self.name = name
         self.build = build
         self.seconds = seconds
+        self.first_name = turn.model  # "", unless another capability chose the first model
 
     async def stream(
         self,
@@ -58,6 +60,7 @@ class FallbackSwitch:
             except Exception as error:  # noqa: BLE001 (`switch_model` raises lasting errors)
                 model = self.switch_model(error, has_answered=bool(before))
             else:
+                self.turn.model = self.first_name
                 for event in before:
                     yield event
                 async for event in events:
@@ -65,7 +68,7 @@ class FallbackSwitch:
                 return
         async with aclosing(ask(model)) as events:
             async for event in events:
-                self.answers()
+                self.turn.model = self.name
                 yield event
 
     def switch_model(self, error: Exception, *, has_answered: bool) -> Any:
@@ -82,10 +85,6 @@ class FallbackSwitch:
         session_id = self.turn.session_id
         log.warning("session %s: MODEL failed, calling MODEL_FALLBACK: %s", session_id, reason)
         return self.build()
-
-    def answers(self) -> None:
-        """Record in the turn's log line that the fallback model answers."""
-        self.turn.detail = f"answered by {self.name}"
 
 
 def _is_temporary(reason: str) -> bool:

@@ -39,5 +39,7 @@ def turn_span(turn: Turn) -> Iterator[None]:
                 span.set_attribute("enduser.pseudo.id", digest)
             if turn.number:  # unknown until the session is read
                 span.set_attribute("turn.number", turn.number)
+            if turn.model:
+                span.set_attribute("gen_ai.response.model", turn.model)
             span.set_attribute("turn.outcome", turn.outcome)
             span.set_attribute("turn.tokens_cached", turn.usage.cached_tokens)
