@@ -31,6 +31,7 @@ VARIANTS = [
 # The doors of the harness, and the files that may use them; None: all.
 DOORS: dict[str, set[str] | None] = {
     "harness": None,
+    "harness.effects": None,
     "harness.memory": None,
     "harness.vendor": {"model.py"},
 }
@@ -79,13 +80,16 @@ def names_in(source: Path) -> list[str]:
     raise LookupError(source)
 
 
-@pytest.mark.parametrize("variant", [*PYTHON, f"strands-python+{WITH_MEMORY}"])
+@pytest.mark.parametrize(
+    "variant", [*PYTHON, f"strands-python+{WITH_MEMORY}", "strands-python+effects"]
+)
 def test_the_documentation_lists_each_public_name(variant: str) -> None:
     project = rendered(variant)
     harness = project / "src" / "my_agent" / "harness"
     names = {*names_in(harness / "__init__.py")}
-    if (harness / "memory").exists():
-        names |= {*names_in(harness / "memory" / "__init__.py")}
+    for door in ("effects", "memory"):
+        if (harness / door).exists():
+            names |= {*names_in(harness / door / "__init__.py")}
     page = (project / "docs" / "harness.md").read_text("utf-8")
     page, _, _ = page.partition("## Files of your own")
     rows = [line for line in page.splitlines() if line.startswith("| `")]

@@ -31,6 +31,7 @@ PUBLIC = "./harness/index.ts"
 # Further doors of the harness, and the files that may use them; None: all.
 DOORS: dict[str, set[str] | None] = {
     "./harness/vendor.ts": {"model.ts"},
+    "./harness/effects/index.ts": None,
     "./harness/memory/index.ts": None,
 }
 

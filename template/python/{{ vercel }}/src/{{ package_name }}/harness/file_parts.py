@@ -97,8 +97,10 @@ def _flat(messages: Iterable[Message]) -> Iterator[Any]:
     """Yield the parts of messages, and those of a tool's result instead of the result."""
     for message in messages:
         for part in message.parts:
-            content = _content_of(part)
-            yield from content.value if content else [part]
+            if content := _content_of(part):
+                yield from content.value
+            else:
+                yield part
 
 
 def _content_of(part: Any) -> ai.messages.ContentOutput | None:

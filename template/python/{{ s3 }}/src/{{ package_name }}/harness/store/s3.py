@@ -463,7 +463,7 @@ class Bucket:
 
 def _age(reply: Any, changed: datetime) -> float:
     """Return the seconds since a change, by the clock of S3."""
-    date = parsedate_to_datetime(reply["ResponseMetadata"]["HTTPHeaders"]["date"])
+    date: datetime = parsedate_to_datetime(reply["ResponseMetadata"]["HTTPHeaders"]["date"])
     return (date - changed).total_seconds()
 
 

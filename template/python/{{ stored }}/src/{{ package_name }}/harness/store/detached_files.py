@@ -8,7 +8,7 @@ reference replaces the base64 text in the fields `bytes`, `data` and `image` of 
 import re
 import time
 from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from hashlib import sha256
 
 from uuid_utils import uuid7
@@ -25,7 +25,10 @@ REFERENCE = re.compile(rf'{FIELD}(sha256(?:-url)?):({NAME})"'.encode())
 # A text that looks like a reference gets one more "=": a reference has no "=".
 LITERAL = re.compile(rf"{FIELD}(=*)(?=sha256(?:-url)?:)".encode())
 ESCAPED = re.compile(rf"{FIELD}=(?==*sha256(?:-url)?:)".encode())
-ENCODERS = {b"sha256": b64encode, b"sha256-url": urlsafe_b64encode}
+ENCODERS: dict[bytes, Callable[[bytes], bytes]] = {
+    b"sha256": b64encode,
+    b"sha256-url": urlsafe_b64encode,
+}
 
 
 def detach_files(snapshot: bytes, stored: Iterable[str]) -> tuple[bytes, Files]:
