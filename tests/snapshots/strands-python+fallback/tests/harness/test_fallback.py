@@ -27,7 +27,9 @@ def client_of(first: Answer, second: Answer) -> tuple[Client, ScriptedModel]:
 
 async def test_the_fallback_model_answers_if_the_first_model_is_down() -> None:
     client, second_model = client_of(DOWN, Reply("Second."))
-    assert (await client.say("Hello")).reply == "Second."
+    response = await client.say("Hello")
+    assert response.reply == "Second."
+    assert response.body["model"] == "second"
     assert second_model.requests == [["user: Hello"]]
 
 
@@ -38,7 +40,7 @@ async def test_the_log_names_the_fallback_model(
     client, _ = client_of(DOWN, Reply("Second."))
     await client.say()
     assert "outcome=committed" in caplog.text
-    assert "detail=answered by second" in caplog.text
+    assert "model=second" in caplog.text
     [warning] = [record for record in caplog.records if record.levelname == "WARNING"]
     assert "ConnectionRefusedError" in warning.message
     assert "secret" not in warning.message
@@ -47,7 +49,9 @@ async def test_the_log_names_the_fallback_model(
 async def test_the_next_request_goes_to_the_first_model_again() -> None:
     client, second_model = client_of(DOWN, Reply("Second."))
     await client.say("Hello", session="s")
-    assert (await client.say("More", session="s")).reply == "ok"
+    response = await client.say("More", session="s")
+    assert response.reply == "ok"
+    assert response.body["model"] == "offline"
     assert client.model.requests[-1] == ["user: Hello", "assistant: Second.", "user: More"]
     assert len(second_model.requests) == 1
 

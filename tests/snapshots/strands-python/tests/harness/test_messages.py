@@ -89,8 +89,7 @@ async def test_a_call_with_invalid_arguments_does_not_run(
     result = messages[2]["content"][0]["toolResult"]
     assert result["status"] == "error"
     assert result["content"] == [{"text": INVALID_ARGUMENTS + arguments[:200]}]
-    warnings = [record.message for record in caplog.records if record.name.startswith("my_agent")]
-    assert warnings[0] == "tool word_count: arguments are not one JSON object"
+    assert "tool word_count: arguments are not one JSON object" in caplog.messages
 
 
 def test_blank_arguments_are_an_empty_object() -> None:
