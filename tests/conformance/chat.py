@@ -14,6 +14,7 @@ from tests.conformance.client import ACTOR, SESSION, Exchange, Reply
 from tests.conformance.provider import ModelCall, Provider
 from tests.conformance.server import Server
 from tests.conformance.steps import Step
+from tests.conformance.targets import MODELS
 from tests.conformance.wires import DETAIL, Entry
 
 CANARY = "canary"
@@ -133,14 +134,21 @@ def echoed(*texts: str) -> list[Entry]:
 
 
 def assert_done(
-    reply: Reply, chunks: list[str], turn: int, session: str, model: str = "test-model"
+    reply: Reply, chunks: list[str], turn: int, session: str, model: str | None = None
 ) -> None:
-    """The turn was committed, and the client saw exactly this as events; a replay has no model."""
+    """The turn was committed, and the client saw exactly this as events.
+
+    Without `model`, the reply names that of its target; a replay has none: "".
+    """
     assert reply.status == 200, reply
     assert reply.content_type == "text/event-stream"
     assert reply.session == session
-    done = {"session_id": session, "turn": turn} | ({"model": model} if model else {})
-    assert reply.events == [*(("message", chunk) for chunk in chunks), ("done", done)]
+    *messages, (event, done) = reply.events
+    assert messages == [("message", chunk) for chunk in chunks]
+    assert event == "done"
+    named = done.pop("model", "")
+    assert named in MODELS if model is None else named == model
+    assert done == {"session_id": session, "turn": turn}
     assert not reply.truncated
 
 

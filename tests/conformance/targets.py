@@ -27,6 +27,11 @@ class Target:
         return installed(self.variant, self.agent, **dict(self.answers))
 
     @property
+    def model(self) -> str:
+        """The id of its model, as replies name it."""
+        return self.provider("")["MODEL"]
+
+    @property
     def is_node(self) -> bool:
         """Whether the server is Node's own, with its parser."""
         return "typescript" in self.name
@@ -165,3 +170,4 @@ VENDOR_TARGETS = [
         "vercel-typescript-gateway", "vercel-typescript+gateway", typescript_gateway_serve, gateway
     ),
 ]
+MODELS = {target.model for target in [*TARGETS, *VENDOR_TARGETS]}

@@ -9,6 +9,7 @@ from tests.conformance.conftest import NewChat
 from tests.conformance.provider import Provider
 from tests.conformance.server import Server
 from tests.conformance.steps import Call, Hold, Step
+from tests.conformance.targets import Target
 
 
 def test_chunks_arrive_as_the_model_wrote_them(chat: Chat) -> None:
@@ -54,10 +55,10 @@ def test_text_before_and_after_a_tool_is_one_reply(chat: Chat) -> None:
     ]
 
 
-def test_json_carries_the_reply_that_events_would_carry(chat: Chat) -> None:
+def test_json_carries_the_reply_that_events_would_carry(chat: Chat, target: Target) -> None:
     counting: Step = ["Let me count. ", Call("word_count", {"text": "a b"})]
     reply = chat.say("Count.", counting, ["Two."], headers=JSON)
-    body = {"session_id": chat.session, "turn": 1, "model": "test-model"}
+    body = {"session_id": chat.session, "turn": 1, "model": target.model}
     assert reply.json == {**body, "reply": "Let me count. Two."}
 
 
@@ -115,14 +116,14 @@ def test_the_model_is_told_the_same_after_a_failed_tool_as_before(chat: Chat) ->
 
 
 def test_a_request_without_a_session_gets_one_of_its_own(
-    server: Server, provider: Provider
+    server: Server, provider: Provider, target: Target
 ) -> None:
     first = server.post({"prompt": "I am nobody."})
     second = server.post({"prompt": "Who am I?"})
     assert first.session != second.session
     for reply in (first, second):
         assert reply.session == str(uuid.UUID(reply.session))
-        done = {"session_id": reply.session, "turn": 1, "model": "test-model"}
+        done = {"session_id": reply.session, "turn": 1, "model": target.model}
         assert reply.events[-1] == ("done", done)
     assert provider.calls_for("Who am I?")[-1].history == [("user", "Who am I?")]
 
