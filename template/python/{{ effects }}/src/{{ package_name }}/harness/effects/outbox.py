@@ -58,6 +58,16 @@ class Outcome:
     result: Any = None
     wanted: bool = False  # whether the next identical call of `once` gets it
     tried: float = 0  # the first try of a scheduled call
+    owner: str = ""  # the process that started the call, but not with a decision of a person
+
+    def changes(self, call: Call) -> bool:
+        """Whether the record of a call gets the outcome; another save may have been earlier."""
+        if call.status == "done":
+            return False
+        if self.status == "removed" and self.owner:
+            return call.is_open and call.owner == self.owner
+        is_preliminary = self.status == "unknown" or self.tried > 0
+        return call.is_open or not is_preliminary
 
 
 class Outbox:
@@ -107,13 +117,13 @@ class Outbox:
         for call in self.starts.get(session_id, {}).values():
             section.put(call)
         outcomes = self.outcomes.get(session_id, {})
-        section.remove({key for key, it in outcomes.items() if it.status == "removed"})
-        for call in section.calls:
+        for call in [*section.calls]:
             outcome = outcomes.get(call.key)
-            if outcome is None or outcome.status == "removed":
+            if outcome is None or not outcome.changes(call):
                 continue
-            if call.status == "done" or (outcome.tried and not call.is_open):
-                continue  # another process was earlier
+            if outcome.status == "removed":
+                section.remove({call.key})
+                continue
             call.status = outcome.status
             call.result = self._recorded(outcome)
             call.wanted = call.wanted or outcome.wanted
@@ -138,8 +148,7 @@ class Outbox:
         """
         kept = set[str]()
         if stage := self.stages.get(session_id):
-            own: Any = stage.turn.kept.get(NAME, {})
-            kept.update(own.get("used", []))
+            kept.update(kept_of(stage.turn)["used"])
             kept.update(call.key for call in section.calls if call.is_of(identity_of(stage)))
         return section.make_room(self.settings.max_effects, self.settings.max_effect_bytes, kept)
 
@@ -147,8 +156,7 @@ class Outbox:
         """Update the records before a save; `turn` commits its calls and has shown `shown`."""
         id = session.id
         records = last["records"]
-        kept: Any = turn.kept.get(NAME, {}) if turn else {}
-        added = [Call.model_validate(row) for row in kept.get("scheduled", [])]
+        added = [Call.model_validate(row) for row in kept_of(turn)["scheduled"]]
         is_changed = added or self.starts.get(id) or self.outcomes.get(id)
         if NAME not in records and not is_changed:
             return
@@ -163,12 +171,8 @@ class Outbox:
         section.remove(shown)
         for call in added:
             section.put(call)
-        for call in section.calls:
-            if call.key in kept.get("used", []):
-                # The next identical call gets an outcome that this turn did not get.
-                call.wanted = call.is_open
-                if not call.is_open:
-                    call.adopt(identity_of(self.stages[id]))
+        if turn:
+            section.commit(identity_of(self.stages[id]), kept_of(turn)["used"])
         if added or self.starts.get(id):  # an outcome is recorded even above the limits
             self.make_room(id, section)
         section.open = len(section.scheduled)
@@ -241,7 +245,7 @@ class Outbox:
 
     def _withdraw(self, session_id: str, call: Call) -> None:
         """Remove the start of a call that did not run: the store may have saved it."""
-        self.outcomes[session_id][call.key] = Outcome("removed")
+        self.outcomes[session_id][call.key] = Outcome("removed", owner=self.id)
         self.watch(session_id)
 
     async def _run_started(self, session: Session, function: EffectFunction, call: Call) -> Any:
@@ -258,7 +262,8 @@ class Outbox:
             failure = error
             log.warning("effect %s: %s", call.tool, describe(error) + place_of(error))
             outcome = await self.resolve(session.id, function, call)
-        self.outcomes[session.id][call.key] = replace(outcome, wanted=call.key in self.adopted)
+        outcome = replace(outcome, wanted=call.key in self.adopted, owner=self.id)
+        self.outcomes[session.id][call.key] = outcome
         try:
             await self.save(session.id)
         except AgentError:  # the commit of the turn, or the worker, saves the outcome
@@ -450,6 +455,16 @@ class Outbox:
         unsaved = {id for id, outcomes in self.outcomes.items() if outcomes}
         for id in unsaved | self._owned:
             await _log_failure(self.save(id))
+
+
+def kept_of(turn: Turn | None) -> Any:
+    """Return the data that a turn keeps.
+
+    `scheduled` are its scheduled calls, `used` the keys of the calls of `once` that this try has
+    started, or whose outcomes it has got.
+    """
+    kept: Any = turn.kept.get(NAME, {}) if turn else {}
+    return {"scheduled": [], "used": [], **kept}
 
 
 def identity_of(stage: Stage) -> str:

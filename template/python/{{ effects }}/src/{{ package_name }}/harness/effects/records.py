@@ -89,6 +89,15 @@ class Section(BaseModel):
         """Remove the calls with these keys."""
         self.calls = [call for call in self.calls if call.key not in keys]
 
+    def commit(self, identity: str, used: list[str]) -> None:
+        """Record that a turn ends with the outcomes of the calls with the keys `used`."""
+        for call in self.calls:
+            if call.kind == "once" and call.is_open:
+                call.wanted = True
+            elif call.kind == "once" and call.key in used:
+                call.wanted = False
+                call.adopt(identity)
+
     def is_of_other(self, owner: str, now: float) -> bool:
         """Whether another process may be running the scheduled calls."""
         return self.owner not in ("", owner) and now < self.until + SKEW_SECONDS
