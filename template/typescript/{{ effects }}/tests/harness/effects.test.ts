@@ -267,7 +267,6 @@ describe('a scheduled call', () => {
 
   const lateOutcomes: Outcome[] = [
     { status: 'scheduled', tried: 1 },
-    { status: 'unknown' },
     { status: 'removed', owner: 'other' },
   ]
   for (const outcome of lateOutcomes) {
@@ -490,7 +489,7 @@ describe('a call in the turn', () => {
     assert.equal(receiver.count('pay'), 2)
   })
 
-  test('whose start failed does not remove the start of another process', async (context) => {
+  test('that another process has started is not changed by a late outcome', async (context) => {
     const client = makeClient([PAY_OTHER, reply('ok'), PAY, BROKEN])
     await say(client)
     const watchAgain = stopWatching(context)
@@ -506,9 +505,16 @@ describe('a call in the turn', () => {
     const other = restart(client, PAY, BROKEN, PAY, reply('ok'))
     const response = say(other, 'k')
     await until(() => receiver.begun === 2)
-    assert.ok(outboxOf(client).isBusy)
-    await outboxOf(client).save('s')
-    assert.ok(!outboxOf(client).isBusy)
+    const outbox = outboxOf(client)
+    const outcomes = outbox.outcomesOf('s')
+    const [[key, removed]] = outcomes as unknown as [[string, Outcome]]
+    for (const late of [removed, { status: 'unknown', owner: outbox.id } as const]) {
+      outcomes.set(key, late)
+      await outbox.save('s')
+      const calls = await callsOf(client)
+      assert.equal(calls.at(-1)?.status, 'started')
+    }
+    assert.ok(!outbox.isBusy)
     gate.resolve()
     assert.equal((await response).error, 'model_failed')
     assert.equal((await say(other, 'k')).turn, 2)

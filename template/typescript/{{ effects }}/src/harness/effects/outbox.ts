@@ -48,7 +48,7 @@ export interface Outcome {
   readonly wanted?: boolean
   /** The first try of a scheduled call. */
   readonly tried?: number
-  /** The process that started the call, but not with a decision of a person. */
+  /** The process of the start; not for a scheduled call, or if a person decided. */
   readonly owner?: string
 }
 
@@ -278,8 +278,8 @@ export class Outbox {
   }
 
   /** Remove the start of a call that did not run: the store may have saved it. */
-  #withdraw(sessionId: string, { key }: Call): void {
-    this.outcomesOf(sessionId).set(key, { status: 'removed', owner: this.id })
+  #withdraw(sessionId: string, { key, owner }: Call): void {
+    this.outcomesOf(sessionId).set(key, { status: 'removed', owner })
     this.watch(sessionId)
   }
 
@@ -294,14 +294,14 @@ export class Outbox {
       if (this.#end.signal.aborted) throw error // another process resolves the call
       failure = error
       if (error instanceof Rejected) {
-        outcome = { status: 'removed' }
+        outcome = { status: 'removed', owner: call.owner }
       } else {
         log('WARNING', `effect ${call.tool}: ${describe(error)}${placeOf(error)}`)
         outcome = await this.resolve(id, effect, call)
       }
     }
     const wanted = this.adopted.has(call.key)
-    this.outcomesOf(id).set(call.key, { ...outcome, wanted, owner: this.id })
+    this.outcomesOf(id).set(call.key, { ...outcome, wanted })
     try {
       await this.save(id)
     } catch (error) {
@@ -333,13 +333,14 @@ export class Outbox {
         const seconds = this.settings.effectTimeoutSeconds
         const result = await within(seconds, async () => reconcile(call.key))
         const isDone = result !== null && result !== undefined
-        return isDone ? { status: 'done', result: asJson(result) } : { status: 'removed' }
+        if (isDone) return { status: 'done', result: asJson(result) }
+        return { status: 'removed', owner: call.owner }
       } catch (error) {
         log('WARNING', `reconcile of ${call.tool}: ${describe(error)}${placeOf(error)}`)
       }
     }
     this.report(sessionId, call, 'its outcome is unknown')
-    return { status: 'unknown' }
+    return { status: 'unknown', owner: call.owner }
   }
 
   /** Log a problem of a call, once in this process. */
@@ -534,10 +535,9 @@ export function now(): number {
 
 /** Whether the record of a call gets an outcome; another save may have been earlier. */
 function changes({ status, owner, tried }: Outcome, call: Call): boolean {
-  if (call.status === 'done') return false
-  if (status === 'removed' && owner) return isOpen(call) && call.owner === owner
-  const isPreliminary = status === 'unknown' || tried
-  return isOpen(call) || !isPreliminary
+  if (call.status === 'done' || status === 'done') return call.status !== 'done'
+  if (owner) return isOpen(call) && call.owner === owner
+  return isOpen(call) || !tried
 }
 
 /** Return the data that a turn keeps. */

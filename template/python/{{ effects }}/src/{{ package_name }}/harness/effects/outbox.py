@@ -58,16 +58,15 @@ class Outcome:
     result: Any = None
     wanted: bool = False  # whether the next identical call of `once` gets it
     tried: float = 0  # the first try of a scheduled call
-    owner: str = ""  # the process that started the call, but not with a decision of a person
+    owner: str = ""  # the process of the start; empty: a scheduled call, or a person decided
 
     def changes(self, call: Call) -> bool:
         """Whether the record of a call gets the outcome; another save may have been earlier."""
-        if call.status == "done":
-            return False
-        if self.status == "removed" and self.owner:
+        if "done" in (call.status, self.status):
+            return call.status != "done"
+        if self.owner:
             return call.is_open and call.owner == self.owner
-        is_preliminary = self.status == "unknown" or self.tried > 0
-        return call.is_open or not is_preliminary
+        return call.is_open or not self.tried
 
 
 class Outbox:
@@ -245,7 +244,7 @@ class Outbox:
 
     def _withdraw(self, session_id: str, call: Call) -> None:
         """Remove the start of a call that did not run: the store may have saved it."""
-        self.outcomes[session_id][call.key] = Outcome("removed", owner=self.id)
+        self.outcomes[session_id][call.key] = Outcome("removed", owner=call.owner)
         self.watch(session_id)
 
     async def _run_started(self, session: Session, function: EffectFunction, call: Call) -> Any:
@@ -257,13 +256,12 @@ class Outbox:
             outcome = Outcome("done", _as_json(result))
         except Rejected as error:
             failure = error
-            outcome = Outcome("removed")
+            outcome = Outcome("removed", owner=call.owner)
         except (Exception, SystemExit) as error:  # noqa: BLE001 (the model gets the error)
             failure = error
             log.warning("effect %s: %s", call.tool, describe(error) + place_of(error))
             outcome = await self.resolve(session.id, function, call)
-        outcome = replace(outcome, wanted=call.key in self.adopted, owner=self.id)
-        self.outcomes[session.id][call.key] = outcome
+        self.outcomes[session.id][call.key] = replace(outcome, wanted=call.key in self.adopted)
         try:
             await self.save(session.id)
         except AgentError:  # the commit of the turn, or the worker, saves the outcome
@@ -285,9 +283,11 @@ class Outbox:
             except (Exception, SystemExit) as error:  # noqa: BLE001 (the outcome stays unknown)
                 log.warning("reconcile of %s: %s", call.tool, describe(error) + place_of(error))
             else:
-                return Outcome("removed") if result is None else Outcome("done", _as_json(result))
+                if result is None:
+                    return Outcome("removed", owner=call.owner)
+                return Outcome("done", _as_json(result))
         self.report(session_id, call, "its outcome is unknown")
-        return Outcome("unknown")
+        return Outcome("unknown", owner=call.owner)
 
     def report(self, session_id: str, call: Call, problem: str) -> None:
         """Log a problem of a call, once in this process."""
