@@ -561,6 +561,8 @@ describe('a call in the turn', () => {
     await say(client, 'k')
     const [, key = ''] = receiver.calls[0]!
     await runCommand(client, 'settle', key, 'drop')
+    const outbox = outboxOf(client)
+    outbox.outcomesOf('s').set(key, { status: 'unknown', owner: outbox.id }) // too late
     await say(client)
     await client.post({ prompt: 'Do it.', replace_turn: 1 }, { [SESSION]: 's' })
     assert.equal(receiver.count('pay'), 1)
