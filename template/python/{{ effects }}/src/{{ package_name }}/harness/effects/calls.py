@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from ..sessions.sessions import Stage
 from .functions import EffectFunction, canonical
-from .outbox import Outbox, identity_of, kept_of, unknown
+from .outbox import Outbox, StartedElsewhere, identity_of, kept_of, unknown
 from .records import FINAL, NAME, SKEW_SECONDS, Call, Section, digest_of, new_key
 
 SCHEDULED = "Scheduled: this runs when the turn is saved. Effect {}."
@@ -88,6 +88,7 @@ class TurnCalls:
         digest = digest_of(function.name, arguments)
         section = outbox.view(self._session)
         call = self._find(section, digest)
+        replaces = call.owner if call else ""
         if call is None:
             key = new_key(section, self._identity, digest, self._kept["used"])
             call = self._new_call(function, arguments, key, "started")
@@ -108,7 +109,11 @@ class TurnCalls:
         call.at = now
         call.owner = outbox.id
         call.until = now + outbox.settings.effect_timeout_seconds
-        await outbox.start(self._session, function, call)
+        try:
+            await outbox.start(self._session, function, call, replaces)
+        except StartedElsewhere:
+            self._kept["used"].remove(call.key)
+            return await self._find_or_start(function, arguments)
         return call
 
     def _find(self, section: Section, digest: str) -> Call | None:

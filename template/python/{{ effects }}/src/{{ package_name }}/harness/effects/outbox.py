@@ -69,6 +69,24 @@ class Outcome:
         return call.is_open or not self.tried
 
 
+@dataclass(frozen=True)
+class Start:
+    """A call of `once` for the next save."""
+
+    call: Call
+    replaces: str  # the process of the earlier start with this key, or ""
+
+    def can_replace(self, saved: Call | None) -> bool:
+        """Whether no other process has saved a start with this key meanwhile."""
+        if saved is None:
+            return True
+        return saved.is_open and saved.owner in (self.call.owner, self.replaces)
+
+
+class StartedElsewhere(Exception):
+    """Another process has started the call with this key."""
+
+
 class Outbox:
     """The effects of a process."""
 
@@ -79,7 +97,7 @@ class Outbox:
         self.id = uuid4().hex
         self.settings = settings
         self.outcomes: dict[str, dict[str, Outcome]] = defaultdict(dict)  # that no save has, by key
-        self.starts: dict[str, dict[str, Call]] = defaultdict(dict)  # for the next save, by key
+        self.starts: dict[str, dict[str, Start]] = defaultdict(dict)  # for the next save, by key
         self.running: dict[str, asyncio.Task[Any]] = {}  # calls of `once` by key
         self.adopted: set[str] = set()  # the keys of running calls that a later turn waits for
         self.stages: dict[str, Stage] = {}  # of the running turns
@@ -113,8 +131,9 @@ class Outbox:
         return section
 
     def _merge(self, session_id: str, section: Section) -> None:
-        for call in self.starts.get(session_id, {}).values():
-            section.put(call)
+        for start in self.starts.get(session_id, {}).values():
+            if start.can_replace(section.find(start.call.key)):
+                section.put(start.call)
         outcomes = self.outcomes.get(session_id, {})
         for call in [*section.calls]:
             outcome = outcomes.get(call.key)
@@ -216,13 +235,16 @@ class Outbox:
 
     # The calls of `once` ---------------------------------------------------------------------
 
-    async def start(self, session: Session, function: EffectFunction, call: Call) -> None:
+    async def start(
+        self, session: Session, function: EffectFunction, call: Call, replaces: str
+    ) -> None:
         """Save a call of `once` as started, then run it in a task of `running`.
 
-        Raises RuntimeError if the save fails: then the call does not run.
+        Raises RuntimeError if the save fails, and StartedElsewhere: then the call does not run.
         """
+        start = Start(call, replaces)
         self.outcomes[session.id].pop(call.key, None)
-        self.starts[session.id][call.key] = call
+        self.starts[session.id][call.key] = start
         try:
             await self.save(session.id)
         except AgentError as error:
@@ -233,6 +255,9 @@ class Outbox:
             raise
         finally:
             del self.starts[session.id][call.key]
+        saved = read_section(session.records).find(call.key)
+        if saved is None or saved.owner != self.id or not saved.is_open:
+            raise StartedElsewhere
         task = asyncio.create_task(self._run_started(session, function, call))
         self.running[call.key] = task
         task.add_done_callback(lambda _: self._end_call(call.key))

@@ -77,6 +77,10 @@ class Section(BaseModel):
         """The calls to run, in order."""
         return [call for call in self.calls if call.status == "scheduled"]
 
+    def find(self, key: str) -> Call | None:
+        """Return the call with a key, or None."""
+        return next((call for call in self.calls if call.key == key), None)
+
     def put(self, call: Call) -> None:
         """Add a call, or replace the call with its key."""
         for at, other in enumerate(self.calls):
