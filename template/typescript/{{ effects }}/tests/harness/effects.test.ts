@@ -62,6 +62,22 @@ function indexOf(hasEnded: () => boolean): Index {
   return { add: async () => {}, remove: async () => {}, hasEnded: async () => hasEnded() }
 }
 
+/** Return a store that rejects a save after another save, as the stores of several processes do. */
+function withRevisions(store: SessionStore): SessionStore {
+  let revision = 0
+  const load: SessionStore['load'] = async (id) => {
+    const stored = await store.load(id)
+    return stored && { ...stored, revision: String(revision) }
+  }
+  const save: SessionStore['save'] = async (id, snapshot, expected, ...rest) => {
+    if (expected !== null && expected !== String(revision)) throw new AgentError('session_conflict')
+    revision++
+    await store.save(id, snapshot, null, ...rest)
+    return String(revision)
+  }
+  return Object.assign(Object.create(store), { load, save })
+}
+
 /** Run `effects` in another process. */
 async function runCommand(client: Client, ...args: string[]): Promise<void> {
   // Only sessions in a store are in another process.
@@ -488,6 +504,33 @@ describe('a call in the turn', () => {
     assert.equal((await next).turn, 1)
     assert.equal(receiver.count('pay'), 2)
   })
+
+  for (const isDone of [true, false]) {
+    const what = isDone ? 'has made' : 'is making'
+    test(`is not made again by a process with the same turn that ${what} it`, async () => {
+      const last = Promise.withResolvers<void>()
+      const gate = Promise.withResolvers<void>()
+      const store = withRevisions(makeClient([]).runtime.sessions.store)
+      const script = [PAY_OTHER, reply('ok'), PAY, [wait(last.promise), reply('ok')]]
+      const client = makeClient(script, {}, store)
+      await say(client)
+      const begin = Promise.withResolvers<void>()
+      const other = restart(client, [wait(begin.promise), PAY], BROKEN)
+      const second = say(other, 'k')
+      await until(() => other.model.conversations.length === 1)
+      if (!isDone) receiver.gate = gate.promise
+      const first = say(client, 'k')
+      await until(() => client.model.conversations.length === (isDone ? 4 : 3))
+      await until(() => receiver.begun === 2)
+      begin.resolve()
+      await until(() => other.model.conversations.length === 2)
+      gate.resolve()
+      last.resolve()
+      assert.equal((await first).turn, 2)
+      await second
+      assert.equal(receiver.count('pay'), 2)
+    })
+  }
 
   test('that another process has started is not changed by a late outcome', async (context) => {
     const client = makeClient([PAY_OTHER, reply('ok'), PAY, BROKEN])

@@ -2,7 +2,8 @@
 
 import type { Data, Stage } from '../sessions/sessions.ts'
 import { canonical, type EffectFunction } from './functions.ts'
-import { identityOf, type Kept, keptOf, now, type Outbox, unknown } from './outbox.ts'
+import { identityOf, type Kept, keptOf, now, type Outbox } from './outbox.ts'
+import { StartedElsewhere, unknown } from './outbox.ts'
 import { adopt, type Call, digestOf, isOf, isOpen, NAME, newId, newKey } from './records.ts'
 import { readCall, type Section, SKEW_SECONDS, type Status } from './records.ts'
 
@@ -92,6 +93,7 @@ export class TurnCalls {
     const digest = digestOf(effect.name, args)
     const section = outbox.view(session)
     let call = this.#find(section, digest)
+    const replaces = call?.owner ?? ''
     if (call) {
       const running = outbox.running.get(call.key)
       if (isOpen(call) && !running) await this.#resolve(effect, call)
@@ -109,7 +111,13 @@ export class TurnCalls {
     call.at = now()
     call.owner = outbox.id
     call.until = call.at + outbox.settings.effectTimeoutSeconds
-    await outbox.start(session, effect, call, turn.signal)
+    try {
+      await outbox.start(session, effect, call, replaces, turn.signal)
+    } catch (error) {
+      if (!(error instanceof StartedElsewhere)) throw error
+      this.#release(call.key)
+      return this.#findOrStart(effect, args)
+    }
     return { call, running: outbox.running.get(call.key) }
   }
 
@@ -135,10 +143,13 @@ export class TurnCalls {
 
   /** Let the next identical call get an outcome that is not known yet. */
   #releaseOpen(key: string): void {
-    const { calls } = this.#outbox.view(this.#stage.session)
+    const call = this.#outbox.view(this.#stage.session).find(key)
+    if (call && isOpen(call)) this.#release(key)
+  }
+
+  #release(key: string): void {
     const kept = this.#kept
-    const isUnknown = calls.some((call) => call.key === key && isOpen(call))
-    if (isUnknown) kept.used = kept.used.filter((other) => other !== key)
+    kept.used = kept.used.filter((other) => other !== key)
   }
 
   /**

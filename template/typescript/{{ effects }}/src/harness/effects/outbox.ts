@@ -52,6 +52,16 @@ export interface Outcome {
   readonly owner?: string
 }
 
+/** A call of `once` for the next save. */
+interface Start {
+  readonly call: Call
+  /** The process of the earlier start with this key, or "". */
+  readonly replaces: string
+}
+
+/** Another process has started the call with this key. */
+export class StartedElsewhere extends Error {}
+
 /** The data of a turn that it keeps while it waits for approvals. */
 export interface Kept {
   scheduled: Call[]
@@ -77,7 +87,7 @@ export class Outbox {
   /** Outcomes that no save has, by session and key. */
   readonly #outcomes = new Map<string, Map<string, Outcome>>()
   /** Calls for the next save, by session and key. */
-  readonly #starts = new Map<string, Map<string, Call>>()
+  readonly #starts = new Map<string, Map<string, Start>>()
   /** The ids of sections that no save has, by session. */
   readonly #ids = new Map<string, string>()
   readonly #working = new Set<string>()
@@ -130,7 +140,9 @@ export class Outbox {
   }
 
   #merge(sessionId: string, section: Section): void {
-    for (const call of this.#starts.get(sessionId)?.values() ?? []) section.put(call)
+    for (const start of this.#starts.get(sessionId)?.values() ?? []) {
+      if (canReplace(start, section.find(start.call.key))) section.put(start.call)
+    }
     const outcomes = this.#outcomes.get(sessionId) ?? new Map<string, Outcome>()
     for (const call of section.calls) {
       const outcome = outcomes.get(call.key)
@@ -244,18 +256,20 @@ export class Outbox {
   /**
    * Save a call of `once` as started, then run it as a promise of `running`.
    *
-   * Throws an Error if the save fails or `signal` has aborted: then the call does not run.
+   * Throws an Error if the save fails or `signal` has aborted, and StartedElsewhere: then the call
+   * does not run.
    */
   async start(
     session: Session,
     effect: EffectFunction,
     call: Call,
+    replaces: string,
     signal: AbortSignal,
   ): Promise<void> {
     const { id } = session
-    const starts = this.#starts.get(id) ?? new Map<string, Call>()
+    const starts = this.#starts.get(id) ?? new Map<string, Start>()
     this.outcomesOf(id).delete(call.key)
-    this.#starts.set(id, starts.set(call.key, call))
+    this.#starts.set(id, starts.set(call.key, { call, replaces }))
     try {
       await this.save(id)
       signal.throwIfAborted()
@@ -266,6 +280,8 @@ export class Outbox {
     } finally {
       starts.delete(call.key)
     }
+    const saved = new Section(session.records).find(call.key)
+    if (!saved || saved.owner !== this.id || !isOpen(saved)) throw new StartedElsewhere()
     const running = this.#runStarted(session, effect, call)
     running.catch(() => {}) // the turn may have ended
     this.running.set(call.key, running)
@@ -531,6 +547,11 @@ export class Outbox {
 /** Return the time in Unix seconds. */
 export function now(): number {
   return Date.now() / 1000
+}
+
+/** Whether no other process has saved a start with this key meanwhile. */
+function canReplace({ call, replaces }: Start, saved: Call | undefined): boolean {
+  return !saved || (isOpen(saved) && [call.owner, replaces].includes(saved.owner))
 }
 
 /** Whether the record of a call gets an outcome; another save may have been earlier. */

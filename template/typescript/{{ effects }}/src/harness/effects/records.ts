@@ -75,6 +75,11 @@ export class Section {
     return this.calls.filter(({ status }) => status === 'scheduled')
   }
 
+  /** Return the call with a key. */
+  find(key: string): Call | undefined {
+    return this.calls.find((call) => call.key === key)
+  }
+
   /** Add a call, or replace the call with its key. */
   put(call: Call): void {
     const at = this.calls.findIndex(({ key }) => key === call.key)

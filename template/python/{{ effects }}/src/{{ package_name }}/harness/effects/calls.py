@@ -112,7 +112,7 @@ class TurnCalls:
         try:
             await outbox.start(self._session, function, call, replaces)
         except StartedElsewhere:
-            self._kept["used"].remove(call.key)
+            self._release(call.key)
             return await self._find_or_start(function, arguments)
         return call
 
@@ -138,10 +138,13 @@ class TurnCalls:
 
     def _release_open(self, key: str) -> None:
         """Let the next identical call get an outcome that is not known yet."""
-        used = self._kept["used"]
-        calls = self._outbox.view(self._session).calls
-        if key in used and any(call.key == key and call.is_open for call in calls):
-            used.remove(key)
+        call = self._outbox.view(self._session).find(key)
+        if call and call.is_open:
+            self._release(key)
+
+    def _release(self, key: str) -> None:
+        kept = self._kept
+        kept["used"] = [other for other in kept["used"] if other != key]
 
     async def _resolve(self, function: EffectFunction, call: Call) -> None:
         """Set the outcome of a started call; it stays open if it had no effect and may run again.
