@@ -7,6 +7,7 @@ import { z } from 'zod'
 
 import { type App, Capability } from '../../src/harness/capability.ts'
 import { AgentError } from '../../src/harness/contract.ts'
+import { TurnCalls } from '../../src/harness/effects/calls.ts'
 import { Effects } from '../../src/harness/effects/capability.ts'
 import { effects } from '../../src/harness/effects/commands.ts'
 import { EffectFunction, FUNCTIONS, register } from '../../src/harness/effects/functions.ts'
@@ -388,6 +389,19 @@ describe('a call in the turn', () => {
     await finish(client)
     assert.equal((await say(client, 'k')).turn, 1)
     assert.equal(receiver.count('pay'), 1)
+  })
+
+  test('does not run after the end of its turn', async (context) => {
+    const begin = context.mock.method(Outbox.prototype, 'begin')
+    const client = makeClient([reply('ok')])
+    await say(client)
+    const [stage] = begin.mock.calls[0]!.arguments
+    const calls = new TurnCalls(outboxOf(client), stage)
+    const late = calls.runOnce(FUNCTIONS.get('pay')!, '{"order":"7"}')
+    await assert.rejects(late, /The turn has ended/)
+    await finish(client)
+    assert.deepEqual(receiver.calls, [])
+    assert.deepEqual(await callsOf(client), [])
   })
 
   test('runs again after an error if it had no effect', async () => {

@@ -257,7 +257,7 @@ export class Outbox {
    * Save a call of `once` as started, then run it as a promise of `running`.
    *
    * Throws an Error if the save fails or `signal` has aborted, and StartedElsewhere: then the call
-   * does not run.
+   * does not run. The signal also aborts at the end of the turn.
    */
   async start(
     session: Session,

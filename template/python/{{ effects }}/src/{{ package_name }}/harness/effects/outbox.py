@@ -240,7 +240,8 @@ class Outbox:
     ) -> None:
         """Save a call of `once` as started, then run it in a task of `running`.
 
-        Raises RuntimeError if the save fails, and StartedElsewhere: then the call does not run.
+        Raises RuntimeError if the save fails or the turn has ended, and StartedElsewhere: then the
+        call does not run.
         """
         start = Start(call, replaces)
         self.outcomes[session.id].pop(call.key, None)
@@ -255,6 +256,10 @@ class Outbox:
             raise
         finally:
             del self.starts[session.id][call.key]
+        stage = self.stages.get(session.id)
+        if stage is None or stage.session is not session:
+            self._withdraw(session.id, call)
+            raise RuntimeError(f"{call.tool} did not run: its turn has ended.")
         saved = read_section(session.records).find(call.key)
         if saved is None or saved.owner != self.id or not saved.is_open:
             raise StartedElsewhere
