@@ -136,3 +136,25 @@ def test_a_person_settles_an_unknown_outcome(strict_world: World) -> None:
     done = world.home.run("effects", *words)
     assert done.returncode == 0, done.stderr
     assert world.listed(chat.session) == []
+
+
+def test_a_turn_that_waits_for_an_approval_gets_the_decision_of_a_person(
+    strict_world: World,
+) -> None:
+    world = strict_world
+    world.service.lose = 1
+    chat = world.chat(0)
+    call = Call("pay_blindly", {"name": "four"})
+    question = Call("pay_if_approved", {"name": "five"})
+    reply = chat.say("Pay.", [call], [question], headers=JSON)
+    ids = [waiting["id"] for waiting in reply.json["waiting"]]
+    [effect] = world.listed(chat.session)
+    words = ("settle", effect["key"], "done", "--session", chat.session, "--result", "By hand.")
+    done = world.home.run("effects", *words)
+    assert done.returncode == 0, done.stderr
+    chat.script("Pay.", [call], ["Paid."])
+    reply = chat.post({"approve": ids}, JSON)
+    assert reply.status == 200, reply
+    assert world.service.effects("four") == 1
+    assert world.service.effects("five") == 1
+    assert "By hand." in str(world.home.store.snapshot(chat.session))

@@ -6,11 +6,13 @@ import { beforeEach, describe, test, type TestContext } from 'node:test'
 import { z } from 'zod'
 
 import { type App, Capability } from '../../src/harness/capability.ts'
+import { AgentError } from '../../src/harness/contract.ts'
+import { TurnCalls } from '../../src/harness/effects/calls.ts'
 import { Effects } from '../../src/harness/effects/capability.ts'
 import { effects } from '../../src/harness/effects/commands.ts'
 import { EffectFunction, FUNCTIONS, register } from '../../src/harness/effects/functions.ts'
 import { Rejected } from '../../src/harness/effects/index.ts'
-import { type Index, Outbox } from '../../src/harness/effects/outbox.ts'
+import { type Index, Outbox, type Outcome } from '../../src/harness/effects/outbox.ts'
 import type { Call } from '../../src/harness/effects/records.ts'
 import type { EffectSettings } from '../../src/harness/effects/settings.ts'
 import type { SessionStore } from '../../src/harness/sessions/session_store.ts'
@@ -59,6 +61,22 @@ function outboxOf({ runtime }: Client): Outbox {
 /** Return an index that takes processes for ended while `hasEnded` returns true. */
 function indexOf(hasEnded: () => boolean): Index {
   return { add: async () => {}, remove: async () => {}, hasEnded: async () => hasEnded() }
+}
+
+/** Return a store that rejects a save after another save, as the stores of several processes do. */
+function withRevisions(store: SessionStore): SessionStore {
+  let revision = 0
+  const load: SessionStore['load'] = async (id) => {
+    const stored = await store.load(id)
+    return stored && { ...stored, revision: String(revision) }
+  }
+  const save: SessionStore['save'] = async (id, snapshot, expected, ...rest) => {
+    if (expected !== null && expected !== String(revision)) throw new AgentError('session_conflict')
+    revision++
+    await store.save(id, snapshot, null, ...rest)
+    return String(revision)
+  }
+  return Object.assign(Object.create(store), { load, save })
 }
 
 /** Run `effects` in another process. */
@@ -163,7 +181,7 @@ describe('a scheduled call', () => {
 
   const failures: [Error, string][] = [
     [new Rejected('No such address.'), 'No such address.'],
-    [new Rejected('x'.repeat(5000)), `${'x'.repeat(1000)}"`],
+    [new Rejected('💡'.repeat(1001)), `${'💡'.repeat(1000)}"`],
     [new TypeError('secret'), 'TypeError'],
   ]
   for (const [error, reason] of failures) {
@@ -237,38 +255,50 @@ describe('a scheduled call', () => {
     )
   })
 
-  test('is retried from its first try', async (context) => {
+  test('is retried from its first try, also by another process', async (context) => {
     stopWatching(context)
     context.mock.method(console, 'log', () => {})
-    let seconds = Math.floor(Date.now() / 1000)
-    context.mock.method(Date, 'now', () => seconds * 1000)
-    const gate = Promise.withResolvers<void>()
-    const script = [SEND, [wait(gate.promise), reply('ok')]]
-    const client = makeClient(script, { effectRetrySeconds: 60 })
-    const response = say(client)
-    await until(() => client.model.conversations.length === 2)
-    seconds += 100
-    gate.resolve()
-    await response
-    const [{ at, key } = { at: 0, key: '' }] = await callsOf(client)
-    assert.equal(at, seconds)
-
-    receiver.errors.push(...Array.from({ length: 4 }, () => new Error('down')))
-    seconds += 100
+    const begin = Date.now()
+    let seconds = 0
+    context.mock.method(Date, 'now', () => begin + seconds * 1000)
+    receiver.errors.push(...Array.from({ length: 5 }, () => new Error('down')))
+    const client = makeClient([SEND, reply('ok')])
+    await say(client)
+    const other = restart(client)
+    seconds = 86_400
     assert.ok(await runSteps(client))
-    seconds += 61
-    assert.equal(await runSteps(client), null)
+    seconds = 88_000
+    assert.ok(await runSteps(other))
+    seconds = 90_001
+    assert.equal(await runSteps(other), null)
     const [call] = await callsOf(client)
     assert.equal(call?.status, 'failed')
 
     // A person begins the time again.
-    for (let count = 3; count <= 4; count++) {
-      await runCommand(client, 'settle', key, 'retry')
-      assert.ok(await runSteps(client))
-      assert.equal(receiver.count('send'), count)
-      seconds += 61
-    }
+    await runCommand(client, 'settle', call.key, 'retry')
+    assert.ok(await runSteps(other))
+    seconds = 93_602
+    assert.equal(await runSteps(client), null)
+    assert.equal(receiver.count('send'), 5)
   })
+
+  const lateOutcomes: Outcome[] = [
+    { status: 'scheduled', tried: 1 },
+    { status: 'removed', owner: 'other' },
+  ]
+  for (const outcome of lateOutcomes) {
+    test(`stays failed when the late outcome is ${outcome.status}`, async () => {
+      receiver.errors.push(new Rejected('No such address.'))
+      const client = makeClient([SEND])
+      await say(client)
+      await finish(client)
+      const [, key = ''] = receiver.calls[0]!
+      outboxOf(client).outcomesOf('s').set(key, outcome)
+      await outboxOf(client).save('s')
+      const [call] = await callsOf(client)
+      assert.equal(call?.status, 'failed')
+    })
+  }
 
   test('is left to the process that has claimed it', async (context) => {
     stopWatching(context)
@@ -359,6 +389,19 @@ describe('a call in the turn', () => {
     await finish(client)
     assert.equal((await say(client, 'k')).turn, 1)
     assert.equal(receiver.count('pay'), 1)
+  })
+
+  test('does not run after the end of its turn', async (context) => {
+    const begin = context.mock.method(Outbox.prototype, 'begin')
+    const client = makeClient([reply('ok')])
+    await say(client)
+    const [stage] = begin.mock.calls[0]!.arguments
+    const calls = new TurnCalls(outboxOf(client), stage)
+    const late = calls.runOnce(FUNCTIONS.get('pay')!, '{"order":"7"}')
+    await assert.rejects(late, /The turn has ended/)
+    await finish(client)
+    assert.deepEqual(receiver.calls, [])
+    assert.deepEqual(await callsOf(client), [])
   })
 
   test('runs again after an error if it had no effect', async () => {
@@ -457,11 +500,82 @@ describe('a call in the turn', () => {
     const client = makeClient([PAY, PAY, BROKEN, PAY, reply('ok')])
     await cancel(client)
     const next = say(client, 'k2')
-    await until(() => outboxOf(client).wanted.size > 0)
+    await until(() => outboxOf(client).adopted.size > 0)
     gate.resolve()
     assert.equal((await next).error, 'model_failed')
     assert.equal((await say(client, 'k2')).turn, 1)
     assert.equal(receiver.count('pay'), 1)
+  })
+
+  test('of a cancelled turn gives its result to only one of two calls', async () => {
+    const gate = Promise.withResolvers<void>()
+    receiver.gate = gate.promise
+    const client = makeClient([PAY, [PAY, PAY_AGAIN], reply('ok')])
+    await cancel(client)
+    const next = say(client, 'k2')
+    await until(() => outboxOf(client).running.size === 2)
+    gate.resolve()
+    assert.equal((await next).turn, 1)
+    assert.equal(receiver.count('pay'), 2)
+  })
+
+  for (const isDone of [true, false]) {
+    const what = isDone ? 'has made' : 'is making'
+    test(`is not made again by a process with the same turn that ${what} it`, async () => {
+      const last = Promise.withResolvers<void>()
+      const gate = Promise.withResolvers<void>()
+      const store = withRevisions(makeClient([]).runtime.sessions.store)
+      const script = [PAY_OTHER, reply('ok'), PAY, [wait(last.promise), reply('ok')]]
+      const client = makeClient(script, {}, store)
+      await say(client)
+      const begin = Promise.withResolvers<void>()
+      const other = restart(client, [wait(begin.promise), PAY], BROKEN)
+      const second = say(other, 'k')
+      await until(() => other.model.conversations.length === 1)
+      if (!isDone) receiver.gate = gate.promise
+      const first = say(client, 'k')
+      await until(() => client.model.conversations.length === (isDone ? 4 : 3))
+      await until(() => receiver.begun === 2)
+      begin.resolve()
+      await until(() => other.model.conversations.length === 2)
+      gate.resolve()
+      last.resolve()
+      assert.equal((await first).turn, 2)
+      await second
+      assert.equal(receiver.count('pay'), 2)
+    })
+  }
+
+  test('that another process has started is not changed by a late outcome', async (context) => {
+    const client = makeClient([PAY_OTHER, reply('ok'), PAY, BROKEN])
+    await say(client)
+    const watchAgain = stopWatching(context)
+    const { mock } = context.mock.method(client.runtime.sessions.store, 'save', async () => {
+      throw new AgentError('store_unavailable')
+    })
+    await say(client, 'k')
+    mock.restore()
+    watchAgain()
+    assert.equal(receiver.count('pay'), 1)
+    const gate = Promise.withResolvers<void>()
+    receiver.gate = gate.promise
+    const other = restart(client, PAY, BROKEN, PAY, reply('ok'))
+    const response = say(other, 'k')
+    await until(() => receiver.begun === 2)
+    const outbox = outboxOf(client)
+    const outcomes = outbox.outcomesOf('s')
+    const [[key, removed]] = outcomes as unknown as [[string, Outcome]]
+    for (const late of [removed, { status: 'unknown', owner: outbox.id } as const]) {
+      outcomes.set(key, late)
+      await outbox.save('s')
+      const calls = await callsOf(client)
+      assert.equal(calls.at(-1)?.status, 'started')
+    }
+    assert.ok(!outbox.isBusy)
+    gate.resolve()
+    assert.equal((await response).error, 'model_failed')
+    assert.equal((await say(other, 'k')).turn, 2)
+    assert.equal(receiver.count('pay'), 2)
   })
 
   test('that another process finishes gives its result to the next identical call', async () => {
@@ -504,6 +618,8 @@ describe('a call in the turn', () => {
     await say(client, 'k')
     const [, key = ''] = receiver.calls[0]!
     await runCommand(client, 'settle', key, 'drop')
+    const outbox = outboxOf(client)
+    outbox.outcomesOf('s').set(key, { status: 'unknown', owner: outbox.id }) // too late
     await say(client)
     await client.post({ prompt: 'Do it.', replace_turn: 1 }, { [SESSION]: 's' })
     assert.equal(receiver.count('pay'), 1)
@@ -565,7 +681,45 @@ describe('a call in the turn', () => {
       scheduled.map(({ tool }) => tool),
       ['send', 'ticket'],
     )
-    assert.match(await stored(client), /pay did not run/)
+    const reason = /pay did not run: the open effects .* leave no room \(MAX_EFFECTS=2, /
+    assert.match(await stored(client), reason)
+  })
+
+  test('that a later call gets stays at the limits', async (context) => {
+    context.mock.method(console, 'log', () => {})
+    receiver.errors.push(new Error('reset'))
+    receiver.hasReconcile = false
+    const [first, second, third, fourth] = [1, 2, 3, 4].map((order) => {
+      return toolCall('pay', { order: String(order) })
+    }) as [Answer, Answer, Answer, Answer]
+    const turns = [PAY, reply('Unknown.'), first, reply('ok'), second, reply('ok')]
+    const script = [...turns, PAY, third, fourth, BROKEN, PAY, reply('ok')]
+    const client = makeClient(script, { maxEffects: 2 })
+    await say(client, 'k1')
+    const [, key = ''] = receiver.calls[0]!
+    await runCommand(client, 'settle', key, 'done', '--result', 'By hand.')
+    restart(client) // registers the tools again
+    for (const turn of ['k2', 'k3', 'k4']) await say(client, turn)
+    assert.equal(receiver.count('pay'), 4)
+    assert.equal((await say(client, 'k4')).turn, 4)
+    assert.equal(receiver.count('pay'), 4)
+    assert.match(await history(client), /By hand/)
+  })
+
+  test('is not dropped for the outcome of a scheduled call', async (context) => {
+    receiver.ending = 'x'.repeat(20)
+    const sends = ['1', '2', '3'].map((id) => toolCall('send', { to: 'ada' }, id))
+    const script = [sends, reply('ok'), PAY, BROKEN, PAY, reply('ok')]
+    const client = makeClient(script, { maxEffectBytes: 100 })
+    const watchAgain = stopWatching(context)
+    await say(client)
+    watchAgain()
+    await say(client, 'k')
+    await finish(client)
+    assert.equal((await say(client, 'k')).turn, 2)
+    assert.equal(receiver.count('send'), 3)
+    assert.equal(receiver.count('pay'), 1)
+    assert.doesNotMatch(await history(client), /did not run/)
   })
 })
 

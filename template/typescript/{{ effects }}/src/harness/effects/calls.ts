@@ -2,12 +2,19 @@
 
 import type { Data, Stage } from '../sessions/sessions.ts'
 import { canonical, type EffectFunction } from './functions.ts'
-import { identityOf, type Kept, keptOf, now, type Outbox, unknown } from './outbox.ts'
-import { adopt, type Call, digestOf, isOf, isOpen, keyOf, NAME, newId } from './records.ts'
+import { identityOf, type Kept, keptOf, now, type Outbox } from './outbox.ts'
+import { StartedElsewhere, unknown } from './outbox.ts'
+import { adopt, type Call, digestOf, isOf, isOpen, NAME, newId, newKey } from './records.ts'
 import { readCall, type Section, SKEW_SECONDS, type Status } from './records.ts'
 
 const DONE = 'Done after the turn was saved: '
 const FAILED = 'This failed after the turn was saved, and is not retried: '
+
+/** A call of `once`, and its result if it is running. */
+interface StartedCall {
+  readonly call: Call
+  readonly running: Promise<unknown> | undefined
+}
 
 /** Records the calls of effects of a running turn. */
 export class TurnCalls {
@@ -73,62 +80,60 @@ export class TurnCalls {
   async runOnce(effect: EffectFunction, args: string): Promise<unknown> {
     const starting = this.#starting.then(() => this.#findOrStart(effect, args))
     this.#starting = starting.catch(() => {})
-    const call = await starting
-    const running = this.#outbox.running.get(call.key)
+    const { call, running } = await starting
     if (running) return await running.finally(() => this.#releaseOpen(call.key))
     if (call.status === 'failed') throw new Error(String(call.result))
     return call.result
   }
 
-  async #findOrStart(effect: EffectFunction, args: string): Promise<Call> {
+  async #findOrStart(effect: EffectFunction, args: string): Promise<StartedCall> {
     const outbox = this.#outbox
     const { session, turn } = this.#stage
     turn.signal.throwIfAborted()
     const digest = digestOf(effect.name, args)
     const section = outbox.view(session)
     let call = this.#find(section, digest)
+    const replaces = call?.owner ?? ''
     if (call) {
-      const isRunning = outbox.running.has(call.key)
-      if (isOpen(call) && !isRunning) await this.#resolve(effect, call)
+      const running = outbox.running.get(call.key)
+      if (isOpen(call) && !running) await this.#resolve(effect, call)
       this.#use(call.key)
-      if (isRunning && !isOf(call, this.#identity)) outbox.wanted.add(call.key)
-      if (isRunning || !isOpen(call)) return call
+      if (running && !isOf(call, this.#identity)) outbox.adopted.add(call.key)
+      if (running || !isOpen(call)) return { call, running }
       adopt(call, this.#identity)
     } else {
-      call = this.#newCall(effect, args, this.#newKey(section, digest), 'started')
+      const key = newKey(section, this.#identity, digest, this.#kept.used)
+      call = this.#newCall(effect, args, key, 'started')
       this.#checkRoom(section, call)
-      this.#use(call.key)
+      this.#use(key)
     }
     call.status = 'started'
     call.at = now()
     call.owner = outbox.id
     call.until = call.at + outbox.settings.effectTimeoutSeconds
-    await outbox.start(session, effect, call, turn.signal)
-    return call
+    try {
+      await outbox.start(session, effect, call, replaces, turn.signal)
+    } catch (error) {
+      if (!(error instanceof StartedElsewhere)) throw error
+      this.#release(call.key)
+      return this.#findOrStart(effect, args)
+    }
+    return { call, running: outbox.running.get(call.key) }
   }
 
-  /** Return the recorded call whose outcome an identical call gets. */
+  /** Return the recorded call whose outcome the model's next call gets. */
   #find({ calls }: Section, digest: string): Call | undefined {
     const { used } = this.#kept
     const same = calls.filter((call) => call.kind === 'once' && call.digest === digest)
     const unused = same.filter(({ key }) => !used.includes(key))
-    // The model has asked for two calls.
+    // The model has asked for another call.
     const runsBeside = ({ key }: Call) => used.includes(key) && this.#outbox.running.has(key)
     return (
       unused.find((call) => isOf(call, this.#identity)) ??
-      // A call whose outcome is unknown may have had the effect that this call wants.
+      // Another call whose outcome is unknown may have had the effect that this call wants.
       same.find((call) => isOpen(call) && !runsBeside(call)) ??
       unused.find(({ wanted }) => wanted)
     )
-  }
-
-  /** Return the first key that this try of the turn has not used and no call has. */
-  #newKey(section: Section, digest: string): string {
-    const taken = new Set([...this.#kept.used, ...section.calls.map(({ key }) => key)])
-    for (let number = 0; ; number++) {
-      const key = keyOf(section, this.#identity, digest, number)
-      if (!taken.has(key)) return key
-    }
   }
 
   #use(key: string): void {
@@ -138,10 +143,13 @@ export class TurnCalls {
 
   /** Let the next identical call get an outcome that is not known yet. */
   #releaseOpen(key: string): void {
-    const { calls } = this.#outbox.view(this.#stage.session)
+    const call = this.#outbox.view(this.#stage.session).find(key)
+    if (call && isOpen(call)) this.#release(key)
+  }
+
+  #release(key: string): void {
     const kept = this.#kept
-    const isUnknown = calls.some((call) => call.key === key && isOpen(call))
-    if (isUnknown) kept.used = kept.used.filter((other) => other !== key)
+    kept.used = kept.used.filter((other) => other !== key)
   }
 
   /**
@@ -166,7 +174,7 @@ export class TurnCalls {
     // The process of a call that may run can still record the outcome.
     if (isUnknown && mayRun) throw new Error(unknown(call))
     // If this turn fails, its repetition finds the outcome of a call of another turn.
-    const wanted = !isOf(call, this.#identity)
+    const wanted = !isUnknown && !isOf(call, this.#identity)
     outbox.outcomesOf(id).set(call.key, { ...outcome, wanted })
     if (isUnknown) throw new Error(unknown(call))
     call.status = 'done'
@@ -189,12 +197,11 @@ export class TurnCalls {
 
   /** Throw an Error if the limits leave no room for a call. */
   #checkRoom(section: Section, call: Call): void {
+    for (const other of [...this.#kept.scheduled, call]) section.put(other)
+    if (this.#outbox.makeRoom(this.#stage.session.id, section)) return
     const { maxEffects, maxEffectBytes } = this.#outbox.settings
-    const { scheduled: own, used } = this.#kept
-    for (const other of [...own, call]) section.put(other)
-    if (section.makeRoom(maxEffects, maxEffectBytes, this.#identity, used)) return
     const limits = `MAX_EFFECTS=${maxEffects}, MAX_EFFECT_BYTES=${maxEffectBytes}`
-    const problem = 'this session has too many open effects, or their arguments are too large'
+    const problem = 'the open effects of this session and those of this turn leave no room'
     throw new Error(`${call.tool} did not run: ${problem} (${limits}).`)
   }
 }

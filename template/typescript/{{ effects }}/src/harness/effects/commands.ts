@@ -28,6 +28,7 @@ const USAGE = `Usage: node src/main.ts effects COMMAND
 
 const NO_STORE =
   'Sessions are in the process of the agent, so other processes cannot read its effects.'
+const NAME_THEM = 'Name the sessions (`settle`: --session).'
 const DECISIONS = ['done', 'retry', 'drop']
 
 /** Run `effects` with these arguments. Throws CommandError. */
@@ -169,7 +170,7 @@ async function* snapshots(
     const next = await stored.next().catch((error) => {
       if (!(error instanceof AgentError)) throw error
       const reason = error.detail || error.message
-      throw new CommandError(`The sessions cannot be listed (${reason}). Name the sessions.`)
+      throw new CommandError(`The sessions cannot be listed (${reason}). ${NAME_THEM}`)
     })
     if (next.done) return
     const [id, snapshot] = next.value

@@ -12,17 +12,18 @@ import { describe, log, logUnexpected, placeOf } from '../log.ts'
 import type { LastTurn, Records, Session, Sessions } from '../sessions/sessions.ts'
 import type { Snapshot, Stage } from '../sessions/sessions.ts'
 import { canonical, type EffectFunction, FUNCTIONS, Rejected } from './functions.ts'
-import { type Call, NAME, newId, readCall, Section, SKEW_SECONDS } from './records.ts'
+import { type Call, isOf, isOpen, NAME, newId, readCall } from './records.ts'
+import { Section, SKEW_SECONDS } from './records.ts'
 import type { EffectSettings } from './settings.ts'
 
 const FIRST_PAUSE = 0.5 // seconds; each further pause is twice as long
 const MAX_PAUSE = 30
 const MAX_PAUSES = 10 // after failures of the store; later, the next opening continues
-/** The prefix of the ids of commands, which have no heartbeat in the index. */
+/** The prefix of the id of a process that does not renew its owner key. */
 export const COMMAND = 'command-'
 const NOT_JSON = 'The call is done. Its result could not be recorded.'
 const TOO_LARGE = 'The result was too large to be recorded.'
-const MAX_REASON_CHARS = 1000
+const MAX_REASON = 1000 // characters of a recorded failure
 
 /** The sessions with open effects, for all processes. Methods do not throw. */
 export interface Index {
@@ -34,13 +35,32 @@ export interface Index {
   hasEnded(owner: string): Promise<boolean>
 }
 
-/** The outcome of a call; "removed" removes the record, because the call had no effect. */
+/**
+ * The outcome of a call.
+ *
+ * "removed" removes the record, because the call had no effect. "scheduled" is a failed try, or a
+ * person's decision to retry.
+ */
 export interface Outcome {
   readonly status: 'done' | 'failed' | 'unknown' | 'removed' | 'scheduled'
   readonly result?: unknown
-  /** Whether the next identical call gets it. */
+  /** Whether the next identical call of `once` gets it. */
   readonly wanted?: boolean
+  /** The first try of a scheduled call. */
+  readonly tried?: number
+  /** The process of the start; not for a scheduled call, or if a person decided. */
+  readonly owner?: string
 }
+
+/** A call of `once` for the next save. */
+interface Start {
+  readonly call: Call
+  /** The process of the earlier start with this key, or "". */
+  readonly replaces: string
+}
+
+/** Another process has started the call with this key. */
+export class StartedElsewhere extends Error {}
 
 /** The data of a turn that it keeps while it waits for approvals. */
 export interface Kept {
@@ -58,8 +78,8 @@ export class Outbox {
   index: Index | undefined
   /** Running calls of `once` by key. */
   readonly running = new Map<string, Promise<unknown>>()
-  /** Keys of running calls whose outcomes a later turn gets. */
-  readonly wanted = new Set<string>()
+  /** The keys of running calls that a later turn waits for. */
+  readonly adopted = new Set<string>()
   /** The work of this process by session. */
   readonly workers = new Map<string, Promise<void>>()
   /** The stages of the running turns by session. */
@@ -67,7 +87,7 @@ export class Outbox {
   /** Outcomes that no save has, by session and key. */
   readonly #outcomes = new Map<string, Map<string, Outcome>>()
   /** Calls for the next save, by session and key. */
-  readonly #starts = new Map<string, Map<string, Call>>()
+  readonly #starts = new Map<string, Map<string, Start>>()
   /** The ids of sections that no save has, by session. */
   readonly #ids = new Map<string, string>()
   readonly #working = new Set<string>()
@@ -77,8 +97,6 @@ export class Outbox {
   readonly #claims = new Map<string, string>()
   /** The sessions whose calls this process has claimed. */
   readonly #owned = new Set<string>()
-  /** The first try of the call that a session has tried last. */
-  readonly #firstTries = new Map<string, { readonly key: string; readonly at: number }>()
   readonly #reported = new Set<string>()
   readonly #closing = new AbortController()
   /** Aborts when the process ends, whatever still runs. */
@@ -122,26 +140,45 @@ export class Outbox {
   }
 
   #merge(sessionId: string, section: Section): void {
-    for (const call of this.#starts.get(sessionId)?.values() ?? []) section.put(call)
+    for (const start of this.#starts.get(sessionId)?.values() ?? []) {
+      if (canReplace(start, section.find(start.call.key))) section.put(start.call)
+    }
     const outcomes = this.#outcomes.get(sessionId) ?? new Map<string, Outcome>()
-    const removed = [...outcomes].filter(([, { status }]) => status === 'removed')
-    section.remove(new Set(removed.map(([key]) => key)))
     for (const call of section.calls) {
       const outcome = outcomes.get(call.key)
-      if (!outcome || outcome.status === 'removed' || call.status === 'done') continue
+      if (!outcome || !changes(outcome, call)) continue
+      if (outcome.status === 'removed') {
+        section.remove(new Set([call.key]))
+        continue
+      }
       call.status = outcome.status
       call.result = this.#recorded(outcome)
-      if (outcome.wanted) call.wanted = true
+      call.wanted ||= outcome.wanted ?? false
+      call.tried = outcome.tried ?? 0
       if (call.status === 'done') call.arguments = {}
-      if (call.status === 'scheduled') call.at = now() // a person wants a retry
     }
   }
 
   /** Return a result or a reason as it is recorded. */
   #recorded({ status, result = null }: Outcome): unknown {
-    if (status === 'failed') return String(result).slice(0, MAX_REASON_CHARS)
+    if (status === 'failed') return [...String(result)].slice(0, MAX_REASON).join('')
     const size = Buffer.byteLength(canonical(result))
     return size > this.settings.maxEffectBytes / 4 ? TOO_LARGE : result
+  }
+
+  /**
+   * Drop old results until the limits hold; return whether they do.
+   *
+   * The running turn keeps its results, because it may fail and be repeated.
+   */
+  makeRoom(sessionId: string, section: Section): boolean {
+    const { maxEffects, maxEffectBytes } = this.settings
+    const stage = this.#stages.get(sessionId)
+    const kept = new Set(keptOf(stage?.turn).used)
+    for (const call of section.calls) {
+      if (stage && isOf(call, identityOf(stage))) kept.add(call.key)
+    }
+    return section.makeRoom(maxEffects, maxEffectBytes, kept)
   }
 
   /** Update the records before a save; `turn` commits its calls and has shown `shown`. */
@@ -152,10 +189,9 @@ export class Outbox {
     shown: ReadonlySet<string>,
   ): void {
     const { records } = last
-    const stage = this.#stages.get(id)
     const added = keptOf(turn).scheduled.map(readCall)
-    const isChanged = added.length > 0 || this.#starts.get(id)?.size || this.#outcomes.get(id)?.size
-    if (!(NAME in records) && !isChanged) return
+    const addsCalls = added.length > 0 || this.#starts.get(id)?.size
+    if (!(NAME in records) && !addsCalls && !this.#outcomes.get(id)?.size) return
     const section = this.#read(id, records)
     const { fields } = section
     this.#merge(id, section)
@@ -167,14 +203,9 @@ export class Outbox {
       section.remove(new Set(later.map(({ key }) => key)))
     }
     section.remove(shown)
-    for (const call of added) section.put({ ...call, at: now() })
-    if (stage) {
-      // Only the process of the turn knows which calls must stay.
-      const { maxEffects, maxEffectBytes } = this.settings
-      const { used } = keptOf(stage.turn)
-      if (turn) section.commit(identityOf(stage), used)
-      section.makeRoom(maxEffects, maxEffectBytes, identityOf(stage), used)
-    }
+    for (const call of added) section.put(call)
+    if (turn) section.commit(identityOf(this.#stages.get(id)!), keptOf(turn).used)
+    if (addsCalls) this.makeRoom(id, section) // an outcome is recorded even above the limits
     fields.open = section.scheduled.length
     const isReleased = this.#closing.signal.aborted && fields.owner === this.id
     const isClaimed = !isForeign && (added.length > 0 || this.#claims.has(id))
@@ -185,7 +216,8 @@ export class Outbox {
       fields.until = now() + 2 * this.settings.effectTimeoutSeconds + SKEW_SECONDS
       this.#owned.add(id)
     }
-    records[NAME] = section.toJSON()
+    // The keys of later calls need its id.
+    if (section.calls.length > 0 || NAME in records) records[NAME] = section.toJSON()
   }
 
   /** Whether another process is known to have ended. */
@@ -224,34 +256,47 @@ export class Outbox {
   /**
    * Save a call of `once` as started, then run it as a promise of `running`.
    *
-   * Throws an Error if the save fails or `signal` has aborted: then the call does not run.
+   * Throws an Error if the save fails or `signal` has aborted, and StartedElsewhere: then the call
+   * does not run. The signal also aborts at the end of the turn.
    */
   async start(
     session: Session,
     effect: EffectFunction,
     call: Call,
+    replaces: string,
     signal: AbortSignal,
   ): Promise<void> {
     const { id } = session
-    const starts = this.#starts.get(id) ?? new Map<string, Call>()
+    const starts = this.#starts.get(id) ?? new Map<string, Start>()
     this.outcomesOf(id).delete(call.key)
-    this.#starts.set(id, starts.set(call.key, call))
+    this.#starts.set(id, starts.set(call.key, { call, replaces }))
     try {
       await this.save(id)
       signal.throwIfAborted()
     } catch (error) {
-      // The call does not run, but the store may have saved it.
-      this.outcomesOf(id).set(call.key, { status: 'removed' })
-      this.watch(id)
+      this.#withdraw(id, call)
       if (!(error instanceof AgentError) || signal.aborted) throw error
       throw new Error(`${call.tool} did not run: ${error.message}`)
     } finally {
       starts.delete(call.key)
     }
+    const saved = new Section(session.records).find(call.key)
+    if (!saved || saved.owner !== this.id || !isOpen(saved)) throw new StartedElsewhere()
     const running = this.#runStarted(session, effect, call)
     running.catch(() => {}) // the turn may have ended
     this.running.set(call.key, running)
-    void running.catch(() => {}).then(() => this.running.delete(call.key))
+    void running.catch(() => {}).then(() => this.#endCall(call.key))
+  }
+
+  #endCall(key: string): void {
+    this.running.delete(key)
+    this.adopted.delete(key)
+  }
+
+  /** Remove the start of a call that did not run: the store may have saved it. */
+  #withdraw(sessionId: string, { key, owner }: Call): void {
+    this.outcomesOf(sessionId).set(key, { status: 'removed', owner })
+    this.watch(sessionId)
   }
 
   async #runStarted({ id, actor }: Session, effect: EffectFunction, call: Call): Promise<unknown> {
@@ -265,13 +310,13 @@ export class Outbox {
       if (this.#end.signal.aborted) throw error // another process resolves the call
       failure = error
       if (error instanceof Rejected) {
-        outcome = { status: 'removed' }
+        outcome = { status: 'removed', owner: call.owner }
       } else {
         log('WARNING', `effect ${call.tool}: ${describe(error)}${placeOf(error)}`)
         outcome = await this.resolve(id, effect, call)
       }
     }
-    const wanted = this.wanted.delete(call.key)
+    const wanted = this.adopted.has(call.key)
     this.outcomesOf(id).set(call.key, { ...outcome, wanted })
     try {
       await this.save(id)
@@ -304,13 +349,14 @@ export class Outbox {
         const seconds = this.settings.effectTimeoutSeconds
         const result = await within(seconds, async () => reconcile(call.key))
         const isDone = result !== null && result !== undefined
-        return isDone ? { status: 'done', result: asJson(result) } : { status: 'removed' }
+        if (isDone) return { status: 'done', result: asJson(result) }
+        return { status: 'removed', owner: call.owner }
       } catch (error) {
         log('WARNING', `reconcile of ${call.tool}: ${describe(error)}${placeOf(error)}`)
       }
     }
     this.report(sessionId, call, 'its outcome is unknown')
-    return { status: 'unknown' }
+    return { status: 'unknown', owner: call.owner }
   }
 
   /** Log a problem of a call, once in this process. */
@@ -378,10 +424,10 @@ export class Outbox {
     }
     const section = new Section(snapshot.app_data.records ?? {})
     const { owner, until } = section.fields
-    const outcomes = this.#outcomes.get(sessionId)
-    const [next] = section.scheduled.filter(({ key }) => !outcomes?.has(key))
+    this.#merge(sessionId, section)
+    const [next] = section.scheduled
     const isForeign = section.isOfOther(this.id, now()) && !(await this.hasEnded(owner))
-    if (outcomes?.size && (isForeign || !next)) {
+    if (this.#outcomes.get(sessionId)?.size && (isForeign || !next)) {
       await this.save(sessionId)
       return 0
     }
@@ -393,7 +439,8 @@ export class Outbox {
     const { effectTimeoutSeconds } = this.settings
     if (owner === this.id && until >= now() + effectTimeoutSeconds) {
       const pause = await this.#try(sessionId, snapshot.app_data.actor, next)
-      if (pause > 0 && outcomes?.size) await this.save(sessionId)
+      // The claim may end during the pause.
+      if (pause > 0 && this.#outcomes.get(sessionId)?.size) await this.save(sessionId)
       return pause
     }
     await this.index?.add(sessionId, 2 * effectTimeoutSeconds)
@@ -416,9 +463,7 @@ export class Outbox {
       this.report(sessionId, call, 'the parameters of the function have changed, so it waits')
       return MAX_PAUSE
     }
-    const earlier = this.#firstTries.get(sessionId)
-    const first = earlier?.key === call.key ? earlier : { key: call.key, at: now() }
-    this.#firstTries.set(sessionId, first)
+    const tried = call.tried || now()
     let outcome: Outcome
     try {
       const result = await this.#call(sessionId, actor, effect, call)
@@ -430,8 +475,10 @@ export class Outbox {
       } else {
         const reason = describe(error)
         log('WARNING', `effect ${call.tool} ${call.key}: ${reason}${placeOf(error)}`)
-        const age = now() - Math.max(call.at, first.at)
+        const age = now() - tried
         if (age < this.settings.effectRetrySeconds) {
+          // The retry period also counts for other processes.
+          if (!call.tried) this.outcomesOf(sessionId).set(call.key, { status: 'scheduled', tried })
           return randomly(Math.min(Math.max(FIRST_PAUSE, age / 2), MAX_PAUSE))
         }
         outcome = { status: 'failed', result: reason }
@@ -456,7 +503,6 @@ export class Outbox {
 
   async #finish(sessionId: string): Promise<void> {
     this.#owned.delete(sessionId)
-    this.#firstTries.delete(sessionId)
     if (!this.#stages.has(sessionId)) await this.index?.remove(sessionId)
   }
 
@@ -501,6 +547,18 @@ export class Outbox {
 /** Return the time in Unix seconds. */
 export function now(): number {
   return Date.now() / 1000
+}
+
+/** Whether no other process has saved a start with this key meanwhile. */
+function canReplace({ call, replaces }: Start, saved: Call | undefined): boolean {
+  return !saved || (isOpen(saved) && [call.owner, replaces].includes(saved.owner))
+}
+
+/** Whether the record of a call gets an outcome; another save may have been earlier. */
+function changes({ status, owner, tried }: Outcome, call: Call): boolean {
+  if (call.status === 'done' || status === 'done') return call.status !== 'done'
+  if (owner) return isOpen(call) && call.owner === owner
+  return isOpen(call) || !tried
 }
 
 /** Return the data that a turn keeps. */

@@ -25,13 +25,14 @@ const CALL = z.looseObject({
   digest: z.string(), // of the tool and the arguments
   turn: z.int(),
   identity: z.string(), // of the turn: "key " and its idempotency key, or "turn " and its number
+  adopters: z.array(z.string()).default([]), // identities of later turns that got the outcome
+  wanted: z.boolean().default(false), // whether the next identical call gets the outcome
   status: z.enum(['scheduled', 'started', 'unknown', 'done', 'failed']),
   at: z.number(), // when it was scheduled or started
+  tried: z.number().default(0), // the first try of a scheduled call, if it failed
   result: z.unknown().default(null), // JSON; the reason if it failed
   owner: z.string().default(''), // the process that runs a started call
   until: z.number().default(0), // the end of its time limit
-  adopters: z.array(z.string()).default([]), // identities of later turns that got the outcome
-  wanted: z.boolean().default(false), // the next identical call gets the outcome
 })
 export type Call = z.infer<typeof CALL>
 export type Status = Call['status']
@@ -39,11 +40,12 @@ export type Status = Call['status']
 /** The default values, which are not saved. */
 const DEFAULTS: Record<string, unknown> = {
   calls: [],
+  adopters: [],
+  wanted: false,
+  tried: 0,
   result: null,
   owner: '',
   until: 0,
-  adopters: [],
-  wanted: false,
   open: 0,
 }
 
@@ -73,6 +75,11 @@ export class Section {
     return this.calls.filter(({ status }) => status === 'scheduled')
   }
 
+  /** Return the call with a key. */
+  find(key: string): Call | undefined {
+    return this.calls.find((call) => call.key === key)
+  }
+
   /** Add a call, or replace the call with its key. */
   put(call: Call): void {
     const at = this.calls.findIndex(({ key }) => key === call.key)
@@ -85,14 +92,14 @@ export class Section {
     this.fields.calls = this.calls.filter(({ key }) => !keys.has(key))
   }
 
-  /** Note that the turn with this identity ends with the outcomes of the calls `used`. */
-  commit(turn: string, used: readonly string[]): void {
+  /** Record that a turn ends with the outcomes of the calls with the keys `used`. */
+  commit(identity: string, used: readonly string[]): void {
     for (const call of this.calls.filter(({ kind }) => kind === 'once')) {
       if (isOpen(call)) {
         call.wanted = true
       } else if (used.includes(call.key)) {
         call.wanted = false
-        adopt(call, turn)
+        adopt(call, identity)
       }
     }
   }
@@ -106,17 +113,17 @@ export class Section {
   /**
    * Drop results of `once`, the oldest first, until the limits hold; return whether they do.
    *
-   * Only calls with a result may be dropped, and no call of the running turn: it has this identity
-   * and the outcomes of the calls `used`.
+   * Only calls with a result may be dropped, except those with the keys `kept`. Results that a
+   * later call gets are dropped last.
    */
-  makeRoom(count: number, size: number, turn: string, used: readonly string[]): boolean {
+  makeRoom(count: number, size: number, kept: ReadonlySet<string>): boolean {
     let excess = this.calls.reduce((sum, call) => sum + sizeOf(call), 0) - size
     let number = this.calls.length - count
     const dropped = new Set<string>()
-    for (const call of this.calls) {
+    const calls = this.calls.toSorted((a, b) => Number(a.wanted) - Number(b.wanted))
+    for (const call of calls) {
       if (excess <= 0 && number <= 0) break
-      if (call.kind !== 'once' || isOpen(call)) continue
-      if (isOf(call, turn) || used.includes(call.key)) continue
+      if (call.kind !== 'once' || isOpen(call) || kept.has(call.key)) continue
       dropped.add(call.key)
       excess -= sizeOf(call)
       number--
@@ -141,14 +148,14 @@ export function isOpen({ status }: Call): boolean {
   return status !== 'done' && status !== 'failed'
 }
 
-/** Whether a call is of the turn with this identity, or the turn got its outcome. */
-export function isOf({ identity, adopters }: Call, turn: string): boolean {
-  return identity === turn || adopters.includes(turn)
+/** Whether the turn with this identity has made a call, or has got its outcome. */
+export function isOf(call: Call, identity: string): boolean {
+  return call.identity === identity || call.adopters.includes(identity)
 }
 
-/** Note that the turn with this identity got the outcome of a call. */
-export function adopt(call: Call, turn: string): void {
-  if (!isOf(call, turn)) call.adopters = [...call.adopters, turn]
+/** Record that the turn with this identity gets the outcome of a call. */
+export function adopt(call: Call, identity: string): void {
+  if (!isOf(call, identity)) call.adopters = [...call.adopters, identity]
 }
 
 /** Return the number of bytes that count against MAX_EFFECT_BYTES. */
@@ -171,9 +178,18 @@ export function digestOf(tool: string, args: string): string {
   return sha256(`${tool}\n${args}`)
 }
 
-/** Return the key of a call of `once`: a repetition of its turn has the same keys. */
-export function keyOf(section: Section, identity: string, digest: string, number: number): string {
-  return sha256(canonical([section.fields.id, identity, digest, number])).slice(0, 32)
+/** Return the key of a new call of `once`: the same in each try of a turn, if it is free. */
+export function newKey(
+  { calls, fields }: Section,
+  identity: string,
+  digest: string,
+  used: readonly string[],
+): string {
+  const taken = new Set([...used, ...calls.map(({ key }) => key)])
+  for (let ordinal = 0; ; ordinal++) {
+    const key = sha256(canonical([fields.id, identity, digest, ordinal])).slice(0, 32)
+    if (!taken.has(key)) return key
+  }
 }
 
 function sha256(text: string): string {

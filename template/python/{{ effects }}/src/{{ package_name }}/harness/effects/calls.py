@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from ..sessions.sessions import Stage
 from .functions import EffectFunction, canonical
-from .outbox import Outbox, identity_of, unknown
+from .outbox import Outbox, StartedElsewhere, identity_of, kept_of, unknown
 from .records import FINAL, NAME, SKEW_SECONDS, Call, Section, digest_of, new_key
 
 SCHEDULED = "Scheduled: this runs when the turn is saved. Effect {}."
@@ -48,26 +48,26 @@ class TurnCalls:
 
     @property
     def _kept(self) -> Any:
-        """The data of the turn that it keeps while it waits for approvals.
-
-        `scheduled` are its scheduled calls, `used` the keys of the calls of `once` that it has
-        made.
-        """
-        kept: Any = self._turn.kept.setdefault(NAME, {"scheduled": [], "used": []})
+        """The data of the turn that it keeps while it waits for approvals."""
+        kept = kept_of(self._turn)
+        self._turn.kept[NAME] = kept
         return kept
 
     async def schedule(self, function: EffectFunction, arguments: str) -> str:
         """Record a call to run after the commit. Raises RuntimeError above a limit."""
         call = self._new_call(function, arguments, uuid4().hex, "scheduled")
         self._check_room(self._outbox.view(self._session), call)
-        if not self._kept["scheduled"] and self._outbox.index:
+        is_first = not self._kept["scheduled"]
+        self._kept["scheduled"].append(call.model_dump())
+        if is_first and self._outbox.index:
             # Before the commit: the process may end right after it.
             await self._outbox.index.add(self._session.id, SKEW_SECONDS)
-        self._kept["scheduled"].append(call.model_dump())
         return SCHEDULED.format(call.key)
 
     async def run_once(self, function: EffectFunction, arguments: str) -> Any:
-        """Run a call, or return the recorded result of this call in an earlier try of the turn.
+        """Run a call, or return the recorded result of an identical call.
+
+        That call is of an earlier try of the turn, or its outcome was unknown to an earlier turn.
 
         Raises RuntimeError if the outcome of an earlier call is unknown, above a limit, or if the
         start of the call cannot be saved. Cancellation does not stop a started call.
@@ -75,7 +75,10 @@ class TurnCalls:
         async with self._lock:
             call = await self._find_or_start(function, arguments)
         if task := self._outbox.running.get(call.key):
-            return await asyncio.shield(task)
+            try:
+                return await asyncio.shield(task)
+            finally:
+                self._release_open(call.key)
         if call.status == "failed":
             raise RuntimeError(call.result)
         return call.result
@@ -83,25 +86,22 @@ class TurnCalls:
     async def _find_or_start(self, function: EffectFunction, arguments: str) -> Call:
         outbox = self._outbox
         digest = digest_of(function.name, arguments)
-        used: list[str] = self._kept["used"]
         section = outbox.view(self._session)
         call = self._find(section, digest)
+        replaces = call.owner if call else ""
         if call is None:
-            key = new_key(section, self._identity, digest, used)
+            key = new_key(section, self._identity, digest, self._kept["used"])
             call = self._new_call(function, arguments, key, "started")
             self._check_room(section, call)
-            used.append(key)
+            self._use(key)
         else:
-            if call.key not in used:
-                used.append(call.key)
-            if call.key in outbox.running:
-                if not call.is_of(self._identity):
-                    outbox.adopted.add(call.key)
-                return call
-            if not call.is_open:
-                return call
-            await self._resolve(function, call)
-            if not call.is_open:
+            is_running = call.key in outbox.running
+            if call.is_open and not is_running:
+                await self._resolve(function, call)
+            self._use(call.key)
+            if is_running and not call.is_of(self._identity):
+                outbox.adopted.add(call.key)
+            if is_running or not call.is_open:
                 return call
             call.adopt(self._identity)
         now = time.time()
@@ -109,23 +109,42 @@ class TurnCalls:
         call.at = now
         call.owner = outbox.id
         call.until = now + outbox.settings.effect_timeout_seconds
-        await outbox.start(self._session, function, call)
+        try:
+            await outbox.start(self._session, function, call, replaces)
+        except StartedElsewhere:
+            self._release(call.key)
+            return await self._find_or_start(function, arguments)
         return call
 
     def _find(self, section: Section, digest: str) -> Call | None:
         """Return the recorded call whose outcome the model's next call gets, or None."""
         used = self._kept["used"]
+
+        def runs_beside(call: Call) -> bool:
+            """Whether the model has asked for another call."""
+            return call.key in used and call.key in self._outbox.running
+
         same = [call for call in section.calls if call.kind == "once" and call.digest == digest]
         unused = [call for call in same if call.key not in used]
         found = [call for call in unused if call.is_of(self._identity)]
         # Another call whose outcome is unknown may have had the effect that this call wants.
-        found += [call for call in same if call.is_open and not self._runs_beside(call)]
+        found += [call for call in same if call.is_open and not runs_beside(call)]
         found += [call for call in unused if not call.is_open and call.wanted]
         return next(iter(found), None)
 
-    def _runs_beside(self, call: Call) -> bool:
-        """Whether a call of this turn is running: the model has asked for two calls."""
-        return call.is_of(self._identity) and call.key in self._outbox.running
+    def _use(self, key: str) -> None:
+        if key not in self._kept["used"]:
+            self._kept["used"].append(key)
+
+    def _release_open(self, key: str) -> None:
+        """Let the next identical call get an outcome that is not known yet."""
+        call = self._outbox.view(self._session).find(key)
+        if call and call.is_open:
+            self._release(key)
+
+    def _release(self, key: str) -> None:
+        kept = self._kept
+        kept["used"] = [other for other in kept["used"] if other != key]
 
     async def _resolve(self, function: EffectFunction, call: Call) -> None:
         """Set the outcome of a started call; it stays open if it had no effect and may run again.

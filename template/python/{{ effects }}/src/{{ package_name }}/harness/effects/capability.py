@@ -12,8 +12,7 @@ from ..sessions.session_store import InProcess
 from ..sessions.sessions import LastTurn, Session, Stage
 from .calls import TurnCalls
 from .functions import FUNCTIONS, IN_TURN
-from .outbox import Outbox
-from .records import NAME
+from .outbox import Outbox, kept_of
 from .settings import EffectSettings
 
 NOT_STORED = "Sessions are in this process: a restart loses open effects. Choose a session store."
@@ -81,6 +80,5 @@ class Effects(Capability):
         self.outbox.update(session, last, turn, shown)
 
     def committed(self, turn: Turn, messages: list[Any]) -> None:
-        kept: Any = turn.kept.get(NAME, {})
-        if kept.get("scheduled"):
+        if kept_of(turn)["scheduled"]:
             self.outbox.watch(turn.session_id)

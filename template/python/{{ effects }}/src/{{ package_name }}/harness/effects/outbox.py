@@ -58,6 +58,33 @@ class Outcome:
     result: Any = None
     wanted: bool = False  # whether the next identical call of `once` gets it
     tried: float = 0  # the first try of a scheduled call
+    owner: str = ""  # the process of the start; empty: a scheduled call, or a person decided
+
+    def changes(self, call: Call) -> bool:
+        """Whether the record of a call gets the outcome; another save may have been earlier."""
+        if "done" in (call.status, self.status):
+            return call.status != "done"
+        if self.owner:
+            return call.is_open and call.owner == self.owner
+        return call.is_open or not self.tried
+
+
+@dataclass(frozen=True)
+class Start:
+    """A call of `once` for the next save."""
+
+    call: Call
+    replaces: str  # the process of the earlier start with this key, or ""
+
+    def can_replace(self, saved: Call | None) -> bool:
+        """Whether no other process has saved a start with this key meanwhile."""
+        if saved is None:
+            return True
+        return saved.is_open and saved.owner in (self.call.owner, self.replaces)
+
+
+class StartedElsewhere(Exception):
+    """Another process has started the call with this key."""
 
 
 class Outbox:
@@ -70,7 +97,7 @@ class Outbox:
         self.id = uuid4().hex
         self.settings = settings
         self.outcomes: dict[str, dict[str, Outcome]] = defaultdict(dict)  # that no save has, by key
-        self.starts: dict[str, dict[str, Call]] = defaultdict(dict)  # for the next save, by key
+        self.starts: dict[str, dict[str, Start]] = defaultdict(dict)  # for the next save, by key
         self.running: dict[str, asyncio.Task[Any]] = {}  # calls of `once` by key
         self.adopted: set[str] = set()  # the keys of running calls that a later turn waits for
         self.stages: dict[str, Stage] = {}  # of the running turns
@@ -104,16 +131,17 @@ class Outbox:
         return section
 
     def _merge(self, session_id: str, section: Section) -> None:
-        for call in self.starts.get(session_id, {}).values():
-            section.put(call)
+        for start in self.starts.get(session_id, {}).values():
+            if start.can_replace(section.find(start.call.key)):
+                section.put(start.call)
         outcomes = self.outcomes.get(session_id, {})
-        section.remove({key for key, it in outcomes.items() if it.status == "removed"})
-        for call in section.calls:
+        for call in [*section.calls]:
             outcome = outcomes.get(call.key)
-            if outcome is None or outcome.status == "removed":
+            if outcome is None or not outcome.changes(call):
                 continue
-            if call.status == "done" or (outcome.tried and not call.is_open):
-                continue  # another process was earlier
+            if outcome.status == "removed":
+                section.remove({call.key})
+                continue
             call.status = outcome.status
             call.result = self._recorded(outcome)
             call.wanted = call.wanted or outcome.wanted
@@ -138,8 +166,7 @@ class Outbox:
         """
         kept = set[str]()
         if stage := self.stages.get(session_id):
-            own: Any = stage.turn.kept.get(NAME, {})
-            kept.update(own.get("used", []))
+            kept.update(kept_of(stage.turn)["used"])
             kept.update(call.key for call in section.calls if call.is_of(identity_of(stage)))
         return section.make_room(self.settings.max_effects, self.settings.max_effect_bytes, kept)
 
@@ -147,8 +174,7 @@ class Outbox:
         """Update the records before a save; `turn` commits its calls and has shown `shown`."""
         id = session.id
         records = last["records"]
-        kept: Any = turn.kept.get(NAME, {}) if turn else {}
-        added = [Call.model_validate(row) for row in kept.get("scheduled", [])]
+        added = [Call.model_validate(row) for row in kept_of(turn)["scheduled"]]
         is_changed = added or self.starts.get(id) or self.outcomes.get(id)
         if NAME not in records and not is_changed:
             return
@@ -163,12 +189,8 @@ class Outbox:
         section.remove(shown)
         for call in added:
             section.put(call)
-        for call in section.calls:
-            if call.key in kept.get("used", []):
-                # The next identical call gets an outcome that this turn did not get.
-                call.wanted = call.is_open
-                if not call.is_open:
-                    call.adopt(identity_of(self.stages[id]))
+        if turn:
+            section.commit(identity_of(self.stages[id]), kept_of(turn)["used"])
         if added or self.starts.get(id):  # an outcome is recorded even above the limits
             self.make_room(id, section)
         section.open = len(section.scheduled)
@@ -213,13 +235,17 @@ class Outbox:
 
     # The calls of `once` ---------------------------------------------------------------------
 
-    async def start(self, session: Session, function: EffectFunction, call: Call) -> None:
+    async def start(
+        self, session: Session, function: EffectFunction, call: Call, replaces: str
+    ) -> None:
         """Save a call of `once` as started, then run it in a task of `running`.
 
-        Raises RuntimeError if the save fails: then the call does not run.
+        Raises RuntimeError if the save fails or the turn has ended, and StartedElsewhere: then the
+        call does not run.
         """
+        start = Start(call, replaces)
         self.outcomes[session.id].pop(call.key, None)
-        self.starts[session.id][call.key] = call
+        self.starts[session.id][call.key] = start
         try:
             await self.save(session.id)
         except AgentError as error:
@@ -230,6 +256,13 @@ class Outbox:
             raise
         finally:
             del self.starts[session.id][call.key]
+        stage = self.stages.get(session.id)
+        if stage is None or stage.session is not session:
+            self._withdraw(session.id, call)
+            raise RuntimeError(f"{call.tool} did not run: its turn has ended.")
+        saved = read_section(session.records).find(call.key)
+        if saved is None or saved.owner != self.id or not saved.is_open:
+            raise StartedElsewhere
         task = asyncio.create_task(self._run_started(session, function, call))
         self.running[call.key] = task
         task.add_done_callback(lambda _: self._end_call(call.key))
@@ -241,7 +274,7 @@ class Outbox:
 
     def _withdraw(self, session_id: str, call: Call) -> None:
         """Remove the start of a call that did not run: the store may have saved it."""
-        self.outcomes[session_id][call.key] = Outcome("removed")
+        self.outcomes[session_id][call.key] = Outcome("removed", owner=call.owner)
         self.watch(session_id)
 
     async def _run_started(self, session: Session, function: EffectFunction, call: Call) -> Any:
@@ -253,7 +286,7 @@ class Outbox:
             outcome = Outcome("done", _as_json(result))
         except Rejected as error:
             failure = error
-            outcome = Outcome("removed")
+            outcome = Outcome("removed", owner=call.owner)
         except (Exception, SystemExit) as error:  # noqa: BLE001 (the model gets the error)
             failure = error
             log.warning("effect %s: %s", call.tool, describe(error) + place_of(error))
@@ -280,9 +313,11 @@ class Outbox:
             except (Exception, SystemExit) as error:  # noqa: BLE001 (the outcome stays unknown)
                 log.warning("reconcile of %s: %s", call.tool, describe(error) + place_of(error))
             else:
-                return Outcome("removed") if result is None else Outcome("done", _as_json(result))
+                if result is None:
+                    return Outcome("removed", owner=call.owner)
+                return Outcome("done", _as_json(result))
         self.report(session_id, call, "its outcome is unknown")
-        return Outcome("unknown")
+        return Outcome("unknown", owner=call.owner)
 
     def report(self, session_id: str, call: Call, problem: str) -> None:
         """Log a problem of a call, once in this process."""
@@ -450,6 +485,16 @@ class Outbox:
         unsaved = {id for id, outcomes in self.outcomes.items() if outcomes}
         for id in unsaved | self._owned:
             await _log_failure(self.save(id))
+
+
+def kept_of(turn: Turn | None) -> Any:
+    """Return the data that a turn keeps.
+
+    `scheduled` are its scheduled calls, `used` the keys of the calls of `once` that this try has
+    started, or whose outcomes it has got.
+    """
+    kept: Any = turn.kept.get(NAME, {}) if turn else {}
+    return {"scheduled": [], "used": [], **kept}
 
 
 def identity_of(stage: Stage) -> str:

@@ -77,6 +77,10 @@ class Section(BaseModel):
         """The calls to run, in order."""
         return [call for call in self.calls if call.status == "scheduled"]
 
+    def find(self, key: str) -> Call | None:
+        """Return the call with a key, or None."""
+        return next((call for call in self.calls if call.key == key), None)
+
     def put(self, call: Call) -> None:
         """Add a call, or replace the call with its key."""
         for at, other in enumerate(self.calls):
@@ -88,6 +92,15 @@ class Section(BaseModel):
     def remove(self, keys: set[str]) -> None:
         """Remove the calls with these keys."""
         self.calls = [call for call in self.calls if call.key not in keys]
+
+    def commit(self, identity: str, used: list[str]) -> None:
+        """Record that a turn ends with the outcomes of the calls with the keys `used`."""
+        for call in self.calls:
+            if call.kind == "once" and call.is_open:
+                call.wanted = True
+            elif call.kind == "once" and call.key in used:
+                call.wanted = False
+                call.adopt(identity)
 
     def is_of_other(self, owner: str, now: float) -> bool:
         """Whether another process may be running the scheduled calls."""
