@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -14,13 +15,16 @@ from script import Fail, Reply, ToolCall, Wait
 
 from my_agent import agent
 from my_agent.harness.capability import Capability
+from my_agent.harness.contract import AgentError
 from my_agent.harness.effects import Effect, Rejected, after_commit, commands, once
+from my_agent.harness.effects.calls import TurnCalls
 from my_agent.harness.effects.capability import Effects
 from my_agent.harness.effects.functions import FUNCTIONS
 from my_agent.harness.effects.outbox import Outbox, Outcome
 from my_agent.harness.sessions.sessions import Sessions
 
 PAY = ToolCall("pay", {"order": "7"})
+PAY_AGAIN = ToolCall("pay", {"order": "7"}, id="2")
 SEND = ToolCall("send", {"to": "ada"})
 TICKET = ToolCall("ticket", {"title": "Lamp"}, id="2")
 BROKEN = Fail(ValueError("broken"))
@@ -112,13 +116,21 @@ async def records_of(client: Client, session: str = "s") -> Any:
 
 def restart(client: Client, *script: Any) -> Client:
     """Return a new process with the sessions of a process that was killed."""
-    other = Client(*script)
-    sessions = Sessions(
-        other.runtime.settings, client.runtime.sessions.store, other.runtime.capabilities
-    )
-    other.runtime.sessions = sessions
-    outbox_of(other).sessions = sessions
-    return other
+    return with_store(Client(*script), client.runtime.sessions.store)
+
+
+def with_store(client: Client, store: Any) -> Client:
+    runtime = client.runtime
+    runtime.sessions = Sessions(runtime.settings, store, runtime.capabilities)
+    outbox_of(client).sessions = runtime.sessions
+    return client
+
+
+async def leave_a_running_call(client: Client) -> None:
+    """Cancel a turn while its call is running."""
+    request = client.start("Do it.", session="s", key="k1")
+    await until(lambda: bool(outbox_of(client).running))
+    request.leave()
 
 
 async def say(client: Client, text: str = "Do it.", **options: Any) -> Response:
@@ -157,6 +169,23 @@ class Delegate:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.store, name)
+
+
+class WithRevisions(Delegate):
+    """Rejects a save after another save, as the stores of several processes do."""
+
+    revision = 0
+
+    async def load(self, session_id: str) -> Any:
+        stored = await self.store.load(session_id)
+        return stored and replace(stored, revision=str(self.revision))
+
+    async def save(self, session_id: str, snapshot: bytes, expected: Any, saved: Any) -> str:
+        if expected not in (None, str(self.revision)):
+            raise AgentError("session_conflict")
+        self.revision += 1
+        await self.store.save(session_id, snapshot, None, saved)
+        return str(self.revision)
 
 
 # After the commit ------------------------------------------------------------------------------
@@ -214,18 +243,28 @@ async def test_an_outcome_is_saved_before_a_pause(receiver: Receiver) -> None:
 
 
 async def test_the_retry_period_starts_at_the_first_try(receiver: Receiver) -> None:
-    receiver.errors = [OSError("down")] * 3
+    receiver.errors = [OSError("down")] * 5
     client = Client(SEND, Reply("ok"))
     with patch.object(Outbox, "watch"):
         await say(client)
     now = time.time()
-    processes = [outbox_of(client), outbox_of(restart(client))]
-    for seconds, outbox in ((86_400, processes[0]), (88_000, processes[1]), (90_001, processes[1])):
-        with patch("time.time", lambda seconds=seconds: now + seconds):
-            while await outbox.step("s") == 0:
+    other = restart(client)
+
+    async def status_after(seconds: int, process: Client) -> str:
+        with patch("time.time", lambda: now + seconds):
+            while await outbox_of(process).step("s") == 0:
                 pass
-        statuses = [call["status"] for call in (await records_of(client))["calls"]]
-        assert statuses == ["failed" if seconds > 90_000 else "scheduled"]
+        [call] = (await records_of(client))["calls"]
+        return str(call["status"])
+
+    assert await status_after(86_400, client) == "scheduled"
+    assert await status_after(88_000, other) == "scheduled"
+    assert await status_after(90_001, other) == "failed"
+    # A person begins the time again.
+    await commands.settle_call(outbox_of(other), ["s"], receiver.calls[0][1], "retry", "")
+    assert await status_after(90_002, other) == "scheduled"
+    assert await status_after(93_603, client) == "failed"
+    assert receiver.count("send") == 5
 
 
 @pytest.mark.parametrize(
@@ -245,13 +284,16 @@ async def test_a_final_failure_is_shown_to_the_model(
     assert receiver.count("send") == 1
 
 
-async def test_a_failed_try_does_not_undo_a_final_outcome(receiver: Receiver) -> None:
+@pytest.mark.parametrize("late", [Outcome("scheduled", tried=1), Outcome("removed", owner="other")])
+async def test_a_late_outcome_does_not_undo_a_final_outcome(
+    receiver: Receiver, late: Outcome
+) -> None:
     receiver.errors = [Rejected("No such address.")]
     client = Client(SEND, Reply("ok"))
     await say(client)
     await finish(client)
     outbox = outbox_of(client)
-    outbox.outcomes["s"][receiver.calls[0][1]] = Outcome("scheduled", tried=1)
+    outbox.outcomes["s"][receiver.calls[0][1]] = late
     await outbox.save("s")
     assert [call["status"] for call in (await records_of(client))["calls"]] == ["failed"]
 
@@ -366,7 +408,7 @@ async def test_a_call_adds_two_saves_to_its_turn(receiver: Receiver) -> None:
 
 
 async def test_two_calls_of_a_turn_are_two_effects(receiver: Receiver) -> None:
-    client = Client([PAY, ToolCall("pay", {"order": "7"}, id="2")], PAY, Reply("ok"))
+    client = Client([PAY, PAY_AGAIN], PAY, Reply("ok"))
     assert (await say(client)).turn == 1
     assert receiver.count("pay") == 3
     assert len({key for _, key in receiver.calls}) == 3
@@ -381,6 +423,22 @@ async def test_a_cancelled_turn_finishes_its_call(receiver: Receiver) -> None:
     await finish(client)
     assert (await say(client, key="k")).turn == 1
     assert receiver.count("pay") == 1
+
+
+async def test_a_call_does_not_run_after_the_end_of_its_turn(receiver: Receiver) -> None:
+    wait = Wait(asyncio.Event())
+    client = Client([wait, Reply("ok")])
+    request = client.start("Do it.", session="s")
+    await wait.reached.wait()
+    outbox = outbox_of(client)
+    calls = TurnCalls(outbox, outbox.stages["s"])
+    wait.event.set()
+    assert (await request.response()).turn == 1
+    with pytest.raises(RuntimeError, match="pay did not run: its turn has ended"):
+        await calls.run_once(FUNCTIONS["pay"], '{"order":"7"}')
+    await finish(client)
+    assert receiver.calls == []
+    assert "calls" not in await records_of(client)
 
 
 async def test_an_error_is_reconciled(receiver: Receiver) -> None:
@@ -461,16 +519,110 @@ async def test_a_repeated_turn_gets_the_outcome_of_a_call_that_an_earlier_turn_l
 ) -> None:
     receiver.is_ready.clear()
     client = Client(PAY, PAY, BROKEN, PAY, Reply("ok"))
-    outbox = outbox_of(client)
-    request = client.start("Do it.", session="s", key="k1")
-    await until(lambda: bool(outbox.running))
-    request.leave()
+    await leave_a_running_call(client)
     request = client.start("Do it.", session="s", key="k2")
-    await until(lambda: bool(outbox.adopted))
+    await until(lambda: bool(outbox_of(client).adopted))
     receiver.is_ready.set()
     assert (await request.response()).error == "model_failed"
     assert (await say(client, key="k2")).turn == 1
     assert receiver.count("pay") == 1
+
+
+async def test_only_one_of_two_calls_gets_the_outcome_of_a_call_that_an_earlier_turn_left(
+    receiver: Receiver,
+) -> None:
+    receiver.is_ready.clear()
+    client = Client(PAY, [PAY, PAY_AGAIN], Reply("ok"))
+    await leave_a_running_call(client)
+    request = client.start("Do it.", session="s", key="k2")
+    await until(lambda: len(outbox_of(client).running) == 2)
+    receiver.is_ready.set()
+    assert (await request.response()).turn == 1
+    assert receiver.count("pay") == 2
+
+
+async def test_the_next_identical_call_gets_the_outcome_of_a_call_in_another_process(
+    receiver: Receiver,
+) -> None:
+    receiver.is_ready.clear()
+    client = Client(PAY)
+    await leave_a_running_call(client)
+    other = restart(client, PAY, Reply("Later."), PAY, Reply("ok"))
+    await say(other, key="k2")
+    assert "may still be running" in str(await other.runtime.sessions.store.load("s"))
+    receiver.is_ready.set()
+    await finish(client)
+    await say(other, key="k3")
+    assert receiver.count("pay") == 1
+
+
+async def test_a_turn_gets_the_decision_of_a_person_during_the_turn(receiver: Receiver) -> None:
+    receiver.errors = [OSError("reset")]
+    receiver.has_reconcile = False
+    wait = Wait(asyncio.Event())
+    client = Client(PAY, PAY, [wait, PAY], Reply("ok"))
+    request = client.start("Do it.", session="s")
+    await wait.reached.wait()
+    [(_, key)] = receiver.calls
+    outbox_of(client).outcomes["s"][key] = Outcome("done", "By hand.", wanted=True)
+    wait.event.set()
+    assert (await request.response()).turn == 1
+    assert receiver.count("pay") == 1
+    assert "By hand." in str(await client.runtime.sessions.store.load("s"))
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+async def test_two_processes_with_the_same_turn_make_a_call_once(
+    receiver: Receiver, *, is_done: bool
+) -> None:
+    last = Wait(asyncio.Event())
+    client = Client(pay(1), Reply("ok"), PAY, [last, Reply("ok")])
+    with_store(client, WithRevisions(client.runtime.sessions.store))
+    await say(client)
+    wait = Wait(asyncio.Event())
+    other = restart(client, [wait, PAY], BROKEN)
+    request = other.start("Do it.", session="s", key="k")
+    await wait.reached.wait()
+    first = client.start("Do it.", session="s", key="k")
+    if is_done:
+        await last.reached.wait()
+    else:
+        receiver.is_ready.clear()
+        await until(lambda: bool(outbox_of(client).running))
+    wait.event.set()
+    await until(lambda: len(other.model.requests) == 2)
+    receiver.is_ready.set()
+    last.event.set()
+    assert (await first.response()).turn == 2
+    await request.response()
+    assert receiver.count("pay") == 2
+
+
+async def test_a_late_outcome_does_not_change_the_start_of_another_process(
+    receiver: Receiver,
+) -> None:
+    client = Client(pay(1), Reply("ok"), PAY, BROKEN)
+    await say(client)
+    store = client.runtime.sessions.store
+    failure = AgentError("store_unavailable")
+    with patch.object(store, "save", side_effect=failure), patch.object(Outbox, "watch"):
+        await say(client, key="k")
+    assert receiver.count("pay") == 1
+    receiver.is_ready.clear()
+    other = restart(client, PAY, BROKEN, PAY, Reply("ok"))
+    request = other.start("Do it.", session="s", key="k")
+    await until(lambda: bool(outbox_of(other).running))
+    outbox = outbox_of(client)
+    [key] = outbox.outcomes["s"]
+    for late in (outbox.outcomes["s"][key], Outcome("unknown", owner=outbox.id)):
+        outbox.outcomes["s"][key] = late
+        await outbox.save("s")
+        assert (await records_of(client))["calls"][-1]["status"] == "started"
+    assert not outbox.is_busy
+    receiver.is_ready.set()
+    assert (await request.response()).error == "model_failed"
+    assert (await say(other, key="k")).turn == 2
+    assert receiver.count("pay") == 2
 
 
 @pytest.mark.parametrize("first", [Reply("Unknown."), BROKEN])
@@ -485,7 +637,9 @@ async def test_the_next_identical_call_gets_the_decision_of_a_person_once(
     client = Client(PAY, first, PAY, BROKEN, PAY, Reply("ok"), PAY)
     await say(client, key="k1")
     [(_, key)] = receiver.calls
-    await commands.settle_call(outbox_of(client), ["s"], key, decision, "By hand.")
+    outbox = outbox_of(client)
+    await commands.settle_call(outbox, ["s"], key, decision, "By hand.")
+    outbox.outcomes["s"][key] = Outcome("unknown", owner=outbox.id)  # too late
     await say(client, key="k2")
     await say(client, key="k2")
     count = receiver.count("pay")
