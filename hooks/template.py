@@ -175,8 +175,7 @@ class Template:
 
         Bit n of such a set stands for `combinations[n]`.
         """
-        tops = self._texts(self.settings["_subdirectory"])
-        folders = {PurePosixPath(top).parts[1:]: {"": bits} for top, bits in tops.items()}
+        folders = dict[tuple[str, ...], dict[str, int]]()
         targets = dict[PurePosixPath, dict[str, int]]()
         for path in self.files:
             places = self._below(self._places(path.parent.parts, folders), path.name)
@@ -191,6 +190,10 @@ class Template:
         if parts not in known:
             above = self._places(parts[:-1], known) if parts else {}
             known[parts] = self._below(above, parts[-1], "/") if above else {}
+            # With some answers, it may be the folder that Copier renders.
+            top = PurePosixPath(FILES, *parts).as_posix()
+            if bits := self._texts(self.settings["_subdirectory"]).get(top, 0):
+                known[parts][""] = known[parts].get("", 0) | bits
         return known[parts]
 
     def _below(self, places: dict[str, int], name: str, end: str = "") -> dict[str, int]:

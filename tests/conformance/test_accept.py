@@ -59,14 +59,14 @@ def test_events_are_these_bytes(chat: Chat) -> None:
         'data: "\\"\U0001f40d\\" "\n\n'
         'data: "\u2028\u6f22\\\\"\n\n'
         "event: done\n"
-        f'data: {{"session_id":"{chat.session}","turn":1}}\n\n'
+        f'data: {{"session_id":"{chat.session}","turn":1,"model":"test-model"}}\n\n'
     )
 
 
 def test_json_is_these_bytes(chat: Chat) -> None:
     reply = chat.say("Hello.", ["Gr\u00fc\u00dfe,\n", '"\U0001f40d" \u6f22'], headers=JSON)
     text = 'Gr\u00fc\u00dfe,\\n\\"\U0001f40d\\" \u6f22'
-    expected = f'{{"session_id":"{chat.session}","turn":1,"reply":"{text}"}}'
+    expected = f'{{"session_id":"{chat.session}","turn":1,"model":"test-model","reply":"{text}"}}'
     assert reply.body.decode() == expected
     assert reply.headers["X-Content-Type-Options"] == "nosniff"
 

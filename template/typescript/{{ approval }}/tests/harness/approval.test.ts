@@ -117,7 +117,7 @@ describe('the question in a terminal', () => {
     const request = new TurnRequest({ sessionId: 'ada', prompt: 'Pay.' })
     const waiting = [{ id: '1', name: tool, input }]
     const usage = { inputTokens: 0, cachedTokens: 0, outputTokens: 0 }
-    const facts = { turn: 1, reply: '', output: undefined, outcome: 'waiting' } as const
+    const facts = { turn: 1, model: '', reply: '', output: undefined, outcome: 'waiting' } as const
     const result: TurnResult = { sessionId: 'ada', waiting, marks: [], usage, ...facts }
     const questions: string[] = []
     const read = async (question: string) => {
