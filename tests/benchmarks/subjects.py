@@ -43,7 +43,7 @@ def project_of(variant: str) -> Path:
     mirror(rendered(variant), project)
     link_environment(project, environment(target))
     (model,) = MODELS.glob(f"{target.replace('-', '_')}.*")
-    (place,) = (project / "src").rglob(f"offline_model{model.suffix}")
+    (place,) = (project / "src").rglob(f"echo_model{model.suffix}")
     shutil.copy(model, place)
     return project
 
