@@ -163,7 +163,7 @@ def test_both_languages_recognize_a_copy(agents: Agents, provider: Provider) -> 
     chat = Chat(agents.fresh(home).server, provider)
     assert chat.say("Grüße 😀", headers=JSON).turn == 1
     value = home.store.snapshot(chat.session)
-    numbers = [0, -1, 1.0, 0.1, 1e-7, 1e16, 1e21, 2**53, 5e-324]
+    numbers = [0, -0.0, -1, 1.0, 0.1, 1e-7, 1e16, 1e21, 2**53, 5e-324]
     names = ["10", "9", "\ue000", "😀", "a\u2028\x1f\x7f", "__proto__"]
     value["app_data"]["records"] = {"own": {"numbers": numbers, **dict.fromkeys(names)}}
     home.store.write(chat.session, json.dumps(value).encode())

@@ -289,8 +289,8 @@ export class Reply {
     const output = sum('outputTokens')
     const cache = cached === '0' ? '' : ` (${cached} cached)`
     const tokens = `${input} tokens in${cache}, ${output} out`
-    const others = turns.filter((turn) => turn.model && turn.model !== model)
-    const names = others.map((turn) => `answered by ${turn.model}`)
+    const others = new Set(turns.map((turn) => turn.model).filter((name) => name && name !== model))
+    const names = [...others].map((name) => `answered by ${name}`)
     const facts = [`${this.#seconds.toFixed(1)} s`, ...names]
     if (input !== '0' || output !== '0') facts.unshift(tokens)
     const usage = this.#screen.isLive ? styleText('dim', facts.join(', ')) : ''

@@ -81,7 +81,7 @@ async function stream(
   let size = 0
   const onPart = async (sent: Part) => {
     if (mustPause()) await pause()
-    turn.model ||= runtime.settings.model
+    if (sent.type !== 'stream-start' && sent.type !== 'error') turn.model ||= runtime.settings.model
     const part = calls.repair(sent)
     if ('delta' in part && DELTAS.has(part.type)) {
       size += Buffer.byteLength(part.delta)

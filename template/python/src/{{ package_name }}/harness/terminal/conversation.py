@@ -177,7 +177,7 @@ class Conversation:
 def describe_cost(turns: list[Turn], seconds: float, model: str) -> str:
     """Return tokens and time of a reply's turns, and the models that replaced `model`."""
     usage = sum((turn.usage for turn in turns), Usage())
-    others = [turn.model for turn in turns if turn.model not in {"", model}]
+    others = dict.fromkeys(turn.model for turn in turns if turn.model not in {"", model})
     facts = [f"{seconds:.1f} s", *(f"answered by {name}" for name in others)]
     if usage.input_tokens or usage.output_tokens:
         cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""

@@ -1,7 +1,7 @@
 // The calls of effects in a turn.
 
 import type { Data, Stage } from '../sessions/sessions.ts'
-import { canonical, type EffectFunction } from './functions.ts'
+import { canonical, type EffectFunction, Rejected } from './functions.ts'
 import { identityOf, type Kept, keptOf, now, type Outbox } from './outbox.ts'
 import { StartedElsewhere, unknown } from './outbox.ts'
 import { adopt, type Call, digestOf, isOf, isOpen, NAME, newId, newKey } from './records.ts'
@@ -81,7 +81,13 @@ export class TurnCalls {
     const starting = this.#starting.then(() => this.#findOrStart(effect, args))
     this.#starting = starting.catch(() => {})
     const { call, running } = await starting
-    if (running) return await running.finally(() => this.#releaseOpen(call.key))
+    if (running) {
+      return await running.catch((error) => {
+        // After a rejection, the receiver may repeat its answer to this key.
+        if (!(error instanceof Rejected)) this.#releaseUnfinished(call.key)
+        throw error
+      })
+    }
     if (call.status === 'failed') throw new Error(String(call.result))
     return call.result
   }
@@ -141,10 +147,10 @@ export class TurnCalls {
     if (!used.includes(key)) used.push(key)
   }
 
-  /** Let the next identical call get an outcome that is not known yet. */
-  #releaseOpen(key: string): void {
+  /** Let the next identical call get a later outcome, or run with the same key. */
+  #releaseUnfinished(key: string): void {
     const call = this.#outbox.view(this.#stage.session).find(key)
-    if (call && isOpen(call)) this.#release(key)
+    if (!call || isOpen(call)) this.#release(key)
   }
 
   #release(key: string): void {

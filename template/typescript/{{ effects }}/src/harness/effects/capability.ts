@@ -9,6 +9,7 @@ import type { LastTurn, Records, Session, Stage } from '../sessions/sessions.ts'
 import { TurnCalls } from './calls.ts'
 import { FUNCTIONS, IN_TURN } from './functions.ts'
 import { keptOf, Outbox } from './outbox.ts'
+import { SKEW_SECONDS } from './records.ts'
 import type { EffectSettings } from './settings.ts'
 
 const NOT_STORED =
@@ -63,6 +64,9 @@ export class Effects extends Capability<EffectSettings> {
   override async turnBegun(stage: Stage): Promise<void> {
     this.outbox.begin(stage)
     IN_TURN.set(stage.turn, new TurnCalls(this.outbox, stage))
+    if (keptOf(stage.turn).scheduled.length > 0) {
+      await this.outbox.index?.add(stage.session.id, SKEW_SECONDS) // it waited for an approval
+    }
   }
 
   override beforeSave(session: Session, last: LastTurn & { records: Records }, turn?: Turn): void {

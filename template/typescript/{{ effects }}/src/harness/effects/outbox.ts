@@ -249,6 +249,7 @@ export class Outbox {
     for (const [key, outcome] of saved) {
       if (remaining?.get(key) === outcome) remaining.delete(key)
     }
+    if (remaining?.size === 0) this.#outcomes.delete(sessionId)
   }
 
   // The calls of `once`
@@ -302,6 +303,7 @@ export class Outbox {
   async #runStarted({ id, actor }: Session, effect: EffectFunction, call: Call): Promise<unknown> {
     let result: unknown
     let failure: unknown
+    let hasFailed = false
     let outcome: Outcome
     try {
       result = await this.#call(id, actor, effect, call)
@@ -309,6 +311,7 @@ export class Outbox {
     } catch (error) {
       if (this.#end.signal.aborted) throw error // another process resolves the call
       failure = error
+      hasFailed = true
       if (error instanceof Rejected) {
         outcome = { status: 'removed', owner: call.owner }
       } else {
@@ -324,7 +327,7 @@ export class Outbox {
       if (!(error instanceof AgentError)) throw error
       this.watch(id) // the commit of the turn, or the worker, saves the outcome
     }
-    if (failure === undefined) return result
+    if (!hasFailed) return result
     if (outcome.status === 'unknown') throw new Error(unknown(call))
     if (outcome.status === 'done') return outcome.result
     throw failure

@@ -186,7 +186,7 @@ function sealOf({ created_at, data, app_data }: any): string {
 function portable(value: unknown): unknown {
   if (typeof value === 'number') {
     const bytes = Buffer.alloc(8)
-    bytes.writeDoubleBE(value)
+    bytes.writeDoubleBE(value + 0) // JSON.stringify writes -0 as 0
     return bytes.toString('hex')
   }
   if (Array.isArray(value)) return value.map(portable)

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 from ..sessions.sessions import Stage
-from .functions import EffectFunction, canonical
+from .functions import EffectFunction, Rejected, canonical
 from .outbox import Outbox, StartedElsewhere, identity_of, kept_of, unknown
 from .records import FINAL, NAME, SKEW_SECONDS, Call, Section, digest_of, new_key
 
@@ -77,8 +77,11 @@ class TurnCalls:
         if task := self._outbox.running.get(call.key):
             try:
                 return await asyncio.shield(task)
-            finally:
-                self._release_open(call.key)
+            except Rejected:
+                raise  # the receiver may repeat its answer to this key
+            except BaseException:
+                self._release_unfinished(call.key)
+                raise
         if call.status == "failed":
             raise RuntimeError(call.result)
         return call.result
@@ -136,10 +139,10 @@ class TurnCalls:
         if key not in self._kept["used"]:
             self._kept["used"].append(key)
 
-    def _release_open(self, key: str) -> None:
-        """Let the next identical call get an outcome that is not known yet."""
+    def _release_unfinished(self, key: str) -> None:
+        """Let the next identical call get a later outcome, or run with the same key."""
         call = self._outbox.view(self._session).find(key)
-        if call and call.is_open:
+        if call is None or call.is_open:
             self._release(key)
 
     def _release(self, key: str) -> None:

@@ -13,6 +13,7 @@ from ..sessions.sessions import LastTurn, Session, Stage
 from .calls import TurnCalls
 from .functions import FUNCTIONS, IN_TURN
 from .outbox import Outbox, kept_of
+from .records import SKEW_SECONDS
 from .settings import EffectSettings
 
 NOT_STORED = "Sessions are in this process: a restart loses open effects. Choose a session store."
@@ -73,6 +74,8 @@ class Effects(Capability):
         calls = TurnCalls(self.outbox, stage)
         self._turns[stage.turn] = calls
         IN_TURN.set(calls)
+        if self.outbox.index and kept_of(stage.turn)["scheduled"]:  # it waited for an approval
+            await self.outbox.index.add(stage.session.id, SKEW_SECONDS)
 
     def before_save(self, session: Session, last: LastTurn, turn: Turn | None) -> None:
         calls = self._turns.get(turn) if turn else None

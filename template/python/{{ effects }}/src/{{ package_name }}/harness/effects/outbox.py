@@ -232,6 +232,8 @@ class Outbox:
         for key, outcome in saved.items():
             if remaining.get(key) is outcome:
                 del remaining[key]
+        if not remaining:
+            self.outcomes.pop(session_id, None)
 
     # The calls of `once` ---------------------------------------------------------------------
 

@@ -152,5 +152,5 @@ def _portable(value: Any) -> Any:
     if isinstance(value, list):
         return [*map(_portable, value)]
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return struct.pack(">d", value).hex()
+        return struct.pack(">d", value + 0.0).hex()  # TypeScript writes -0.0 as 0
     return value

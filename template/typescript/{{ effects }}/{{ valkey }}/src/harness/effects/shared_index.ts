@@ -105,7 +105,13 @@ export class EffectIndex extends Capability<EffectSettings> implements Index {
     await this.#renew()
     const score = later(AGAIN_SECONDS)
     const ids = await this.#evaluate(TAKE, this.#key, now(), score, BATCH)
-    for (const id of (ids ?? []) as Buffer[]) await this.#lookAt(id.toString(), score)
+    // Another process may have removed a session that this one has seen without open effects.
+    const oldest = performance.now() / 1000 - 2 * this.settings.turnTimeoutSeconds
+    for (const [id, since] of this.#empty) if (since <= oldest) this.#empty.delete(id)
+    for (const id of (ids ?? []) as Buffer[]) {
+      // A session must not stop the others.
+      await this.#lookAt(id.toString(), score).catch(logUnexpected)
+    }
   }
 
   /** Continue the effects of a session, or remove it if no turn can still schedule some. */

@@ -99,7 +99,7 @@ class EffectIndex(Capability):
             await asyncio.sleep(POLL_SECONDS)
             try:
                 await self._look()
-            except Exception as error:  # noqa: BLE001 (a session must not stop the others)
+            except Exception as error:  # noqa: BLE001 (the next poll may succeed)
                 log_unexpected(error)
 
     async def _look(self) -> None:
@@ -107,8 +107,14 @@ class EffectIndex(Capability):
         await self._renew()
         now = time.time()
         score = round(now + AGAIN_SECONDS, 3)
+        # Another process may have removed a session that this one has seen without open effects.
+        oldest = time.monotonic() - 2 * self.settings.turn_timeout_seconds
+        self._empty = {id: since for id, since in self._empty.items() if since > oldest}
         for id in await self._evaluate(TAKE, self._key, now, score, BATCH) or []:
-            await self._look_at(id.decode(), score)
+            try:
+                await self._look_at(id.decode(), score)
+            except Exception as error:  # noqa: BLE001 (a session must not stop the others)
+                log_unexpected(error)
 
     async def _look_at(self, session_id: str, score: float) -> None:
         """Continue the effects of a session, or remove it if no turn can still schedule some."""
