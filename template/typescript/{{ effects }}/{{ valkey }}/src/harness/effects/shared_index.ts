@@ -105,7 +105,7 @@ export class EffectIndex extends Capability<EffectSettings> implements Index {
     await this.#renew()
     const score = later(AGAIN_SECONDS)
     const ids = await this.#evaluate(TAKE, this.#key, now(), score, BATCH)
-    // Another process may have removed a session that this one has seen without open effects.
+    // Another process may have removed a session that had no open effects here.
     const oldest = performance.now() / 1000 - 2 * this.settings.turnTimeoutSeconds
     for (const [id, since] of this.#empty) if (since <= oldest) this.#empty.delete(id)
     for (const id of (ids ?? []) as Buffer[]) {

@@ -107,7 +107,7 @@ class EffectIndex(Capability):
         await self._renew()
         now = time.time()
         score = round(now + AGAIN_SECONDS, 3)
-        # Another process may have removed a session that this one has seen without open effects.
+        # Another process may have removed a session that had no open effects here.
         oldest = time.monotonic() - 2 * self.settings.turn_timeout_seconds
         self._empty = {id: since for id, since in self._empty.items() if since > oldest}
         for id in await self._evaluate(TAKE, self._key, now, score, BATCH) or []:
