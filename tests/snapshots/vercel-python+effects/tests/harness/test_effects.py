@@ -21,7 +21,7 @@ from my_agent.harness.effects.calls import TurnCalls
 from my_agent.harness.effects.capability import Effects
 from my_agent.harness.effects.functions import FUNCTIONS
 from my_agent.harness.effects.outbox import Outbox, Outcome
-from my_agent.harness.sessions.sessions import Sessions
+from my_agent.harness.sessions.sessions import Sessions, Stage
 
 PAY = ToolCall("pay", {"order": "7"})
 PAY_AGAIN = ToolCall("pay", {"order": "7"}, id="2")
@@ -142,9 +142,10 @@ class Index:
 
     def __init__(self) -> None:
         self.all_ended = True
+        self.added: list[str] = []
 
     async def add(self, session_id: str, seconds: float) -> None:
-        """Do nothing."""
+        self.added.append(session_id)
 
     async def remove(self, session_id: str) -> None:
         """Do nothing."""
@@ -199,6 +200,7 @@ async def test_a_scheduled_call_runs_after_the_commit_and_the_next_turn_shows_it
     assert "Scheduled" in str(await client.runtime.sessions.store.load("s"))
     await finish(client)
     assert receiver.count("send") == 1
+    assert not outbox_of(client).outcomes
     response = await say(client, headers={"Accept": "text/event-stream"})
     assert 'event: data\ndata: {"name":"effect"' in response.text
     assert '"status":"done","result":"send 1"' in response.text
@@ -209,6 +211,25 @@ async def test_a_scheduled_call_runs_after_the_commit_and_the_next_turn_shows_it
     await say(client)
     await finish(client)
     assert receiver.count("send") == 1
+
+
+async def test_a_turn_that_waited_for_an_approval_is_in_the_index_again(receiver: Receiver) -> None:
+    call: dict[str, Any] = {"key": "k", "kind": "after_commit", "tool": "send"}
+    call |= {"arguments": {"to": "ada"}, "digest": "", "turn": 1, "identity": "turn 1"}
+    call |= {"status": "scheduled", "at": 0}
+    client = Client(Reply("Sent."))
+    outbox = outbox_of(client)
+    outbox.index = index = Index()
+    begin = outbox.begin
+
+    def resume(stage: Stage) -> None:
+        stage.turn.kept["effects"] = {"scheduled": [call], "used": []}
+        begin(stage)
+
+    with patch.object(outbox, "begin", resume), patch.object(outbox, "watch"):
+        await say(client)
+    assert index.added == ["s"]
+    assert receiver.calls == []
 
 
 async def test_a_failed_turn_schedules_nothing(receiver: Receiver) -> None:
