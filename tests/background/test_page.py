@@ -43,8 +43,12 @@ def visitor(browser: Browser, pages: Fleet, provider: Provider) -> Iterator[Visi
 
 
 def shown(page: Page) -> list[str]:
-    """The texts of prompts and replies, in order."""
-    return page.locator(".user p, .agent .markdown").all_inner_texts()
+    """The texts of prompts and replies, in order.
+
+    A tab in the background lays nothing out, so inner texts may be empty there.
+    """
+    texts = page.locator(".user p, .agent .markdown").all_text_contents()
+    return [text.strip() for text in texts]
 
 
 def committed(page: Page, turn: int) -> None:

@@ -219,7 +219,8 @@ class Contained(Server):
 
     @property
     def pid(self) -> int:
-        """Its process id outside."""
+        """Its process id outside, once it listens: before, unshare may have no child yet."""
+        assert self.address
         parent = self._process.pid
         return int(Path(f"/proc/{parent}/task/{parent}/children").read_text())
 

@@ -103,8 +103,8 @@ def test_a_tool_call_folds_out(visitor: Visitor) -> None:
         tool.get_by_text("word_count").click()
         expect(tool.get_by_label("Input")).to_contain_text('"a b c"')
         expect(tool.get_by_label("Result")).to_have_text("3")
-        texts = [one.inner_text() for one in visitor.page.locator(".markdown").all()]
-        assert texts == ["Let me see.", "Three."]
+        texts = visitor.page.locator(".markdown").all_text_contents()
+        assert [text.strip() for text in texts] == ["Let me see.", "Three."]
         visitor.page.reload()
 
 
@@ -308,7 +308,7 @@ def test_whoever_runs_the_agent_is_told_why_the_model_failed(
     for number, step in enumerate(steps):
         visitor.say(f"Why not {number}?", step)
         expect(visitor.page.locator(".failure")).to_have_count(number + 1)
-        seen.append(visitor.page.locator(".failure p").nth(2 * number).inner_text())
+        seen.append(visitor.page.locator(".failure p").nth(2 * number).text_content() or "")
     assert len({*seen}) == 3
     assert f"({refusal})" in seen[0]
     assert "401" in seen[0]
@@ -416,12 +416,12 @@ def test_the_visible_part_of_a_turn_survives_a_reload(visitor: Visitor) -> None:
     visitor.say("How many words, and how long?", *steps)
     visitor.committed(1)
     seen = visitor.page.locator(".outcome, .state")
-    before = seen.all_inner_texts()
+    before = seen.all_text_contents()
     assert re.fullmatch(r"done · \d+(\.\d)? m?s", before[0])
     assert "tokens in" in before[1]
     visitor.page.reload()
     visitor.committed(1)
-    assert seen.all_inner_texts() == before
+    assert seen.all_text_contents() == before
 
 
 def test_sessions_are_apart_and_the_newest_is_first(visitor: Visitor) -> None:
