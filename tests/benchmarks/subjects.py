@@ -54,7 +54,7 @@ def ours(target: str, suffix: str = "", **settings: str) -> Subject:
     if target.endswith("-python"):
         command: tuple[str, ...] = (str(project / ".venv" / "bin" / "my-agent"), "serve")
     else:
-        command = (str(NODE), "src/main.ts", "serve")
+        command = (str(NODE), "--max-semi-space-size=8", "src/main.ts", "serve")
     return Subject(target + suffix, command, project, settings)
 
 

@@ -236,7 +236,8 @@ def here(project: Path) -> list[str]:
     assert Path(TINI).name == start
     program, *words = words_of(project, "CMD")
     if program == "node":
-        return [TINI, *options, str(NODE), str(project / words[0]), *words[1:]]
+        named = [str(project / word) if word.endswith(".ts") else word for word in words]
+        return [TINI, *options, str(NODE), *named]
     return [TINI, *options, str(project / ".venv" / "bin" / program), *words]
 
 

@@ -37,6 +37,7 @@ export class Runtime implements RunningAgent {
   model: LanguageModel = new OfflineModel()
   fileTypes: readonly string[] = Object.keys(FORMATS)
   readonly #opened: Capability[] = []
+  #turnModule: Promise<typeof import('./turn.ts')> | undefined
 
   /** Call `checkAll` first: with invalid files, the constructor throws arbitrary errors. */
   constructor(
@@ -185,7 +186,8 @@ export class Runtime implements RunningAgent {
    * a complete reply leaves the session unchanged. Throws AgentError, or the signal's abort reason.
    */
   async #takeTurn(turn: Turn, signal: AbortSignal): Promise<TurnResult> {
-    const { answerTurn } = await import('./turn.ts') // loads the framework
+    this.#turnModule ??= import('./turn.ts') // the first turn loads the framework
+    const { answerTurn } = await this.#turnModule
     const { actor, sessionId } = turn
     return this.sessions.open(sessionId, actor, signal, async (session) => {
       turn.signal = signal

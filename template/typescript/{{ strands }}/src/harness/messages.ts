@@ -281,9 +281,11 @@ function repaired(answer: InvokeModelResult, marks: Marks, tools: Set<string>): 
   const whole = new Message({ role, content, trackingId, ...(kept && { metadata: kept }) })
   const reason = calls.length > 0 ? 'toolUse' : 'endTurn'
   const isReason = isOver || stopReason === 'toolUse'
+  const text = serialize(whole)
+  const isUnicode = text === JSON.stringify(whole)
   const result = {
     ...answer.result,
-    message: Message.fromJSON(JSON.parse(serialize(whole)) as MessageData),
+    message: isUnicode ? whole : Message.fromJSON(JSON.parse(text) as MessageData),
     stopReason: isReason ? reason : stopReason,
   }
   return { ...answer, result }

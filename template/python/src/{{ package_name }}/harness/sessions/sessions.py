@@ -191,6 +191,11 @@ class Session:
         return self._stored is not None and self._stored.is_rolled_back
 
     @property
+    def size(self) -> int:
+        """The size of the stored snapshot, in bytes."""
+        return len(self._stored.snapshot) if self._stored else 0
+
+    @property
     def waiting(self) -> WaitingTurn | None:
         """The turn with pending approvals."""
         turns = (hooks.find_waiting(self) for hooks in self.sessions.hooks)
@@ -458,6 +463,10 @@ class Stage(Excerpt):
     async def limit(self) -> None:
         """If the history exceeds a limit, cut it to half of that limit."""
         settings = self.session.sessions.settings
+        # A snapshot is longer than its texts together, which take time to count.
+        is_short = self.session.size <= settings.history_chars
+        if is_short and self.at <= settings.history_messages:
+            return
         char_counts = _chars_before(self.history)
         # Half the limit leaves room for later turns: fewer cuts let requests share a cached prefix.
         first = first_chars = 0

@@ -52,6 +52,8 @@ def sendable(messages: Iterable[Message], accepted: Collection[str]) -> list[Mes
     documents but the last MAX_DOCUMENTS.
     """
     messages = [*messages]
+    if not _have_files(messages):
+        return messages
 
     def note_for(part: Any) -> str:
         """Return what replaces a file that cannot be sent, or an empty string."""
@@ -83,6 +85,9 @@ def sendable(messages: Iterable[Message], accepted: Collection[str]) -> list[Mes
 
 def with_texts(messages: Iterable[Message]) -> list[Message]:
     """Turn text files into text parts, because not every vendor accepts text files."""
+    messages = [*messages]
+    if not _have_files(messages):
+        return messages
 
     def change(part: Any) -> Any:
         if part.kind != "file" or part.media_type not in TEXT_TYPES:
@@ -91,6 +96,10 @@ def with_texts(messages: Iterable[Message]) -> list[Message]:
         return ai.messages.TextPart(text=f"{part.filename or 'file'}:\n{text}")
 
     return [_map_files(message, change) for message in messages]
+
+
+def _have_files(messages: Iterable[Message]) -> bool:
+    return any(part.kind == "file" for part in _flat(messages))
 
 
 def _flat(messages: Iterable[Message]) -> Iterator[Any]:
@@ -111,7 +120,7 @@ def _content_of(part: Any) -> ai.messages.ContentOutput | None:
 
 def _map_files(message: Message, change: Callable[[Any], Any]) -> Message:
     """Return a message in which `change` has replaced parts, if it has files."""
-    if not any(part.kind == "file" for part in _flat([message])):
+    if not _have_files([message]):
         return message
 
     def change_all(part: Any) -> Any:

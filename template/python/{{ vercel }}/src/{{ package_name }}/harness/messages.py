@@ -158,27 +158,25 @@ def _without_reasoning(message: Message, model: str) -> Message:
     return message.model_copy(update={"parts": parts, "provider_metadata": None})
 
 
-def mend_stored(messages: Iterable[Message]) -> list[Message]:
-    """Return stored messages with ids, names and arguments that every provider accepts.
+def mend_stored(messages: list[Message]) -> list[Message]:
+    """Give stored messages ids, names and arguments that every provider accepts; return them.
 
     Older versions stored them without repairs.
     """
-    return [_mend_message(message) for message in messages]
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, CallPart | ResultPart):
+                _mend_part(part)
+    return messages
 
 
-def _mend_message(message: Message) -> Message:
-    parts = list[Any]()
-    for part in message.parts:
-        if isinstance(part, CallPart | ResultPart):
-            id = part.tool_call_id
-            name = part.tool_name
-            if not re.fullmatch(CALL_ID, id):
-                id = hashlib.sha256(id.encode(errors="replace")).hexdigest()[:9]
-            part = part.model_copy(update={"tool_call_id": id, "tool_name": valid_call_name(name)})
-            if isinstance(part, CallPart) and SURROGATE.search(part.tool_args):
-                _repair_arguments(part)
-        parts.append(part)
-    return message.model_copy(update={"parts": parts})
+def _mend_part(part: CallPart | ResultPart) -> None:
+    id = part.tool_call_id
+    if not re.fullmatch(CALL_ID, id):
+        part.tool_call_id = hashlib.sha256(id.encode(errors="replace")).hexdigest()[:9]
+    part.tool_name = valid_call_name(part.tool_name)
+    if isinstance(part, CallPart) and SURROGATE.search(part.tool_args):
+        _repair_arguments(part)
 
 
 def results_in(messages: Iterable[Message]) -> list[CuttableResult]:
