@@ -11,10 +11,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from hooks.variants import TARGETS
-from tests.benchmarks.subjects import Running, Subject, bare, ours, running, session
+from tests.benchmarks.subjects import WITH_OPENAI, Running, Subject, bare, ours, running, session
 from tests.conformance.provider import Provider
 from tests.conformance.steps import Drip
 from tests.conformance.targets import TARGETS as WITH_PROVIDER
+from tests.conformance.targets import chat_completions
 from tests.stores.servers import valkey_server
 
 # By the name of a subject what was measured in each run.
@@ -32,7 +33,12 @@ class Bench:
     @property
     def pairs(self) -> list[Subject]:
         """Each target and its floor, then the servers of others."""
-        return [make(target) for target in TARGETS for make in (ours, bare)] + self.others
+        return [make(target) for target in TARGETS for make in (ours, bare)] + self.plain_others
+
+    @property
+    def plain_others(self) -> list[Subject]:
+        """The servers of others that need no provider."""
+        return [other for other in self.others if not other.name.endswith(WITH_OPENAI)]
 
     def numbers(self) -> Iterator[int]:
         """The numbers of the runs; 0 is a warm-up."""
@@ -61,7 +67,7 @@ def start(bench: Bench) -> Samples:
     subjects = bench.pairs
     subjects += [ours(target, suffix) for target in TARGETS for suffix in ("+valkey", "+agentcore")]
     client = {"MODEL": "gpt-5", "OPENAI_API_KEY": "none"}
-    subjects += [replace(ours(it, **client), name=f"{it} with OpenAI") for it in TARGETS]
+    subjects += [replace(ours(it, **client), name=f"{it}{WITH_OPENAI}") for it in TARGETS]
     samples: Samples = defaultdict(list)
     for subject, server, number in bench.servers(subjects):
         if number:
@@ -74,6 +80,9 @@ def reply(bench: Bench) -> Samples:
     samples: Samples = defaultdict(list)
     with closing(Provider()) as provider:
         subjects = [ours(it.name, **it.provider(provider.origin)) for it in WITH_PROVIDER]
+        client = chat_completions(provider.origin)
+        with_client = [other for other in bench.others if other.name.endswith(WITH_OPENAI)]
+        subjects += [replace(other, settings=client) for other in with_client]
         for subject, server, number in bench.servers(subjects):
             echo(server)
             if number:
@@ -144,7 +153,7 @@ def thirty_turns(server: Running) -> list[float]:
 def memory(bench: Bench) -> Samples:
     """Megabytes of a process that keeps 128 of 20,000 sessions, and after 5,000."""
     samples: Samples = defaultdict(list)
-    for subject in [*map(ours, TARGETS), *bench.others]:  # the floors keep all sessions
+    for subject in [*map(ours, TARGETS), *bench.plain_others]:  # the floors keep all sessions
         bench.progress(subject.name)
         with running(subject) as server:
             for number in range(1, 20_001):

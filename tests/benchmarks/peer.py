@@ -2,7 +2,8 @@
 
 Its command asks for an account before it renders, so its templates, which npm has, are rendered
 here by the same engine with its default answers. Changed are the model, which is the one of the
-benchmarks, and the MCP client, which would call another machine.
+benchmarks, and the MCP client, which would call another machine. A second render of each has
+OpenAI's client, for the start to the first reply.
 """
 
 import json
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from tests.benchmarks.subjects import MODELS
+from tests.benchmarks.subjects import MODELS, WITH_OPENAI
 from tests.installed import NODE, NPM, clean_environment, uv
 
 VERSION = "0.30.0"
@@ -26,7 +27,7 @@ import { readdirSync, readFileSync, writeFileSync, statSync, mkdirSync } from 'n
 import { join } from 'node:path'
 import Handlebars from 'handlebars'
 
-const [from, to] = process.argv.slice(2)
+const [from, to, modelProvider] = process.argv.slice(2)
 const helpers = {
   eq: (one, other) => one === other,
   or: (...all) => all.slice(0, -1).some(Boolean),
@@ -34,7 +35,8 @@ const helpers = {
   some: (list, key) => Array.isArray(list) && list.some((item) => item[key]),
 }
 for (const [name, helper] of Object.entries(helpers)) Handlebars.registerHelper(name, helper)
-const answers = { name: 'peer', modelProvider: 'Bedrock', hasMemory: false }
+const identityProviders = [{ name: 'openai', envVarName: 'OPENAI_API_KEY' }]
+const answers = { name: 'peer', modelProvider, identityProviders, hasMemory: false }
 for (const path of readdirSync(from, { recursive: true })) {
   const [source, target] = [join(from, path), join(to, path)]
   if (statSync(source).isDirectory()) continue
@@ -59,19 +61,28 @@ def main(folder: Path) -> None:
     (folder / "render.mjs").write_text(RENDER)
     for target, template in TEMPLATES.items():
         source = folder / "package" / "dist" / "assets" / template / "base"
-        project = folder / target
-        run(folder, str(NODE), "render.mjs", str(source), str(project))
         (model,) = MODELS.glob(f"{target.replace('-', '_')}.*")
         make = python if model.suffix == ".py" else typescript
-        command = make(folder, project, model.read_text())
-        click.echo(f"--other {shlex.quote(f'{target} peer={shlex.join(command)}')}")
+        project = folder / target
+        run(folder, str(NODE), "render.mjs", str(source), str(project), "Bedrock")
+        show(f"{target} peer", make(folder, project, model.read_text()))
+        project = folder / f"{target}-openai"
+        run(folder, str(NODE), "render.mjs", str(source), str(project), "OpenAI")
+        # LOCAL_DEV: the key is read from the environment.
+        show(f"{target} peer{WITH_OPENAI}", ["env", "LOCAL_DEV=1", *make(folder, project, None)])
 
 
-def python(_: Path, project: Path, model: str) -> list[str]:
+def show(name: str, command: list[str]) -> None:
+    """Print the option that measures a server."""
+    click.echo(f"--other {shlex.quote(f'{name}={shlex.join(command)}')}")
+
+
+def python(_: Path, project: Path, model: str | None) -> list[str]:
     """Install a render in Python, and return the command that starts it."""
-    (project / "model" / "load.py").write_text(
-        f"{model}\n\ndef load_model() -> OfflineModel:\n    return OfflineModel()\n"
-    )
+    if model:
+        (project / "model" / "load.py").write_text(
+            f"{model}\n\ndef load_model() -> OfflineModel:\n    return OfflineModel()\n"
+        )
     (project / "mcp_client" / "client.py").write_text(
         "def get_streamable_http_mcp_client() -> None:\n    return None\n"
     )
@@ -82,7 +93,7 @@ def python(_: Path, project: Path, model: str) -> list[str]:
     return [str(project / ".venv" / "bin" / "python"), str(project / "serve.py")]
 
 
-def typescript(folder: Path, project: Path, model: str) -> list[str]:
+def typescript(folder: Path, project: Path, model: str | None) -> list[str]:
     """Install and compile a render in TypeScript, and return the command that starts it."""
     manifest = json.loads((project / "package.json").read_text())
     if client := next(project.glob("mcp_client/client.ts"), None):
@@ -90,11 +101,15 @@ def typescript(folder: Path, project: Path, model: str) -> list[str]:
         # No 0.3 can be installed.
         manifest["dependencies"]["bedrock-agentcore"] = "^0.4"
         (project / "package.json").write_text(json.dumps(manifest))
-    if "ai" in manifest["dependencies"]:
-        model = model.replace("'v4'", "'v3'")  # what version 6 calls the same interface
-    (project / "model" / "load.ts").write_text(
-        f"{model}\nexport function loadModel() {{\n  return new OfflineModel()\n}}\n"
-    )
+    load = project / "model" / "load.ts"
+    if not model:
+        # The API that the provider of the benchmarks and our renders have.
+        model = load.read_text().replace("return openai(", "return openai.chat(")
+    else:
+        model += "\nexport function loadModel() {\n  return new OfflineModel()\n}\n"
+        if "ai" in manifest["dependencies"]:
+            model = model.replace("'v4'", "'v3'")  # what version 6 calls the same interface
+    load.write_text(model)
     run(project, *NPM, "install", "--silent", "--no-audit")
     # It reports errors in the peer's own types, and writes the modules nevertheless.
     compiler = folder / "node_modules" / "typescript" / "bin" / "tsc"

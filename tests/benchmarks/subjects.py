@@ -22,6 +22,7 @@ from tests.stores.servers import free_port
 BARE, MODELS = Path(__file__).parent / "bare", Path(__file__).parent / "models"
 HEADER = "X-Amzn-Bedrock-AgentCore-Runtime-Session-Id"
 LIMIT = 120.0  # seconds until a server that does not answer fails the run
+WITH_OPENAI = " with OpenAI"  # the end of a subject's name
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
