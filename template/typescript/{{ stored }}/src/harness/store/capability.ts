@@ -32,6 +32,7 @@ const SNAPSHOT = {
   app_data: { actor: 'check', turn: 1, key: null, reply: '', turns: [{ at: 0, key: null }] },
 }
 const MAX_PATHS = 5 // the maximum number of changed fields in a finding
+const UNLISTED = 'Delete them there, or single sessions with `sessions end SESSION`.'
 const READ_ONLY = 'the session store is read-only here'
 
 /** Stores sessions in the declared store; until its secrets are set, in this process. */
@@ -96,7 +97,10 @@ export class Store extends Capability<StoreSettings> {
       what: 'sessions',
       where: store.contact,
       async *pages() {
-        yield await store.sessions()
+        yield await store.sessions().catch((error) => {
+          if (!(error instanceof Unsupported)) throw error
+          throw new Unsupported(`${error.message} ${UNLISTED}`)
+        })
       },
       delete: (ids) => forEach(ids, (id) => store.end(id)),
       failures: [StoreUnavailable, Unsupported],

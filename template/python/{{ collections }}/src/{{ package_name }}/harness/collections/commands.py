@@ -43,9 +43,9 @@ def erase_project(app: App, yes: str | None, unshared: tuple[str, ...]) -> None:
         sys.exit(erasure.has_remains)
     click.echo(f"{REMAINS} {RUNNING}")
     if yes is None:
-        typed = click.prompt(f"Type {name} to erase all this", default="", show_default=False)
-        if typed.strip() != name:
-            raise click.ClickException(_refusal(typed.strip(), name))
+        typed = _ask(f"Type {name} to erase all this")
+        if typed != name:
+            raise click.ClickException(_refusal(typed, name))
     # New connections: a server may have closed the first ones during the question.
     erasure, lines = asyncio.run(_run(app, unshared, lambda erasure: erasure.erase()))
     click.echo("\n".join(lines))
@@ -62,6 +62,15 @@ async def _run(app: App, unshared: Collection[str], use: Use) -> tuple[ProjectEr
     finally:
         for keeper in keepers:
             await keeper.close()
+
+
+def _ask(question: str) -> str:
+    """Return the answer to a question; "" at the end of the input."""
+    try:
+        return str(click.prompt(question, default="", show_default=False)).strip()
+    except click.Abort:
+        click.echo()
+        return ""
 
 
 def _name_of(declarations: Declarations) -> str:

@@ -44,6 +44,7 @@ SNAPSHOT = {
 }
 MISSING = object()
 MAX_PATHS = 5  # the maximum number of changed fields in a finding
+UNLISTED = "Delete them there, or single sessions with `sessions end SESSION`."
 READ_ONLY = "the session store is read-only here"
 
 
@@ -120,7 +121,10 @@ class Store(Capability):
             return [nothing("sessions", f"this process, until {missing} is set")]
 
         async def pages() -> AsyncIterator[list[str]]:
-            yield await store.sessions()
+            try:
+                yield await store.sessions()
+            except Unsupported as error:
+                raise Unsupported(f"{error} {UNLISTED}") from None
 
         async def end(ids: list[str]) -> int:
             return await for_each(ids, store.end)
