@@ -20,7 +20,7 @@ Use = Callable[[ProjectErasure], Awaitable[list[str]]]
     "--unshared",
     multiple=True,
     metavar="COLLECTION",
-    help="Also erase memories that name no project: no other project uses this collection's memory.",
+    help="Also erase memories that name no project: no other project uses the collection's memory.",
 )
 @click.pass_obj
 def erase_project(app: App, yes: str | None, unshared: tuple[str, ...]) -> None:
