@@ -41,7 +41,7 @@ export async function eraseProject(args: string[], load: LoadCapabilities): Prom
     const typed = (await ask(`Type ${name} to erase all this: `)).trim()
     if (typed !== name) throw new CommandError(refusal(typed, name))
   }
-  // New connections: a server may have closed the first ones during the question.
+  // New connections: a server may have closed the earlier connections meanwhile.
   const [erased, report] = await run(load, unshared, (erasure) => erasure.erase())
   console.log(report.join('\n'))
   if (erased.hasRemains) {

@@ -46,7 +46,7 @@ def erase_project(app: App, yes: str | None, unshared: tuple[str, ...]) -> None:
         typed = _ask(f"Type {name} to erase all this")
         if typed != name:
             raise click.ClickException(_refusal(typed, name))
-    # New connections: a server may have closed the first ones during the question.
+    # New connections: a server may have closed the earlier connections meanwhile.
     erasure, lines = asyncio.run(_run(app, unshared, lambda erasure: erasure.erase()))
     click.echo("\n".join(lines))
     if erasure.has_remains:
