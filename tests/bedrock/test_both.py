@@ -203,13 +203,19 @@ def test_nothing_of_a_forgotten_actor_is_left_in_any_store(agent: Both, who: str
     assert sum(records) == report["records"]
     assert min(records) > 0
     assert all(it["contact"] for it in report["places"])
-    called = {f"bedrock-agentcore:{it.operation}" for it in agent.agentcore.calls.of()}
-    called |= {f"bedrock:{it.operation}" for it in agent.bedrock.calls.of()}
-    assert erasure_actions(agent) == called | OF_VERSIONS | {"bedrock:StartIngestionJob"}
     left = agent.everything()
     assert other in left
     for trace in (f"{who}'", f"{who}.", f"{who}/", f'{who}"'):
         assert trace not in left, trace
+    name = f"{agent.store.agent_id}/{PROJECT}"
+    unshared = ("--unshared", "notes", "--unshared", "facts")
+    command = ("erase-project", "--yes", name, *unshared)
+    erased = agent.home.run(*command, PROJECT_ID=PROJECT, **agent.variables)
+    assert erased.returncode == 0, erased
+    assert other not in agent.everything()
+    called = {f"bedrock-agentcore:{it.operation}" for it in agent.agentcore.calls.of()}
+    called |= {f"bedrock:{it.operation}" for it in agent.bedrock.calls.of()}
+    assert erasure_actions(agent) == called | OF_VERSIONS | {"bedrock:StartIngestionJob"}
 
 
 def erasure_actions(agent: Both) -> set[str]:

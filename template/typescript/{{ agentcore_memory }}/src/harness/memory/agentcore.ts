@@ -12,6 +12,7 @@ import { DEFAULT } from '../collections/memory_backend.ts'
 import type { Secrets } from '../collections/secrets.ts'
 import { type Call, type Clients, configOf, secretOf, type Stop } from './aws.ts'
 import {
+  type Entry,
   type Memory,
   type MemoryCollection,
   type MemoryEvent,
@@ -137,6 +138,15 @@ export class AgentCore implements Omit<Memory, 'retrieve'> {
     return ids
   }
 
+  async actors(): Promise<string[]> {
+    const replies = this.#pages((client, page, stop) => client.listActors(page, stop))
+    const ids: string[] = []
+    for await (const { actorSummaries = [] } of replies) {
+      ids.push(...actorSummaries.map(({ actorId }) => actorId!))
+    }
+    return ids
+  }
+
   async *events(actor: string, session: string): AsyncGenerator<string[]> {
     const selection = { actorId: actor, sessionId: session, includePayloads: false }
     const replies = this.#pages((client, page, stop) =>
@@ -155,14 +165,18 @@ export class AgentCore implements Omit<Memory, 'retrieve'> {
   }
 
   async *records(namespace: Namespace): AsyncGenerator<string[]> {
+    for await (const page of this.entries(namespace)) yield page.map(([id]) => id)
+  }
+
+  async *entries(namespace: Namespace): AsyncGenerator<Entry[]> {
     const replies = this.#pages((client, page, stop) =>
       client.listMemoryRecords({ ...page, ...namespace.parameter }, stop),
     )
     for await (const { memoryRecordSummaries: all = [] } of replies) {
-      const inside = all.filter(({ namespaces }) =>
-        namespaces?.some((path) => namespace.holds(path)),
+      const entries = all.flatMap(({ memoryRecordId, namespaces = [] }) =>
+        namespaces.map((path): Entry => [memoryRecordId!, path]),
       )
-      yield inside.map(({ memoryRecordId }) => memoryRecordId!)
+      yield entries.filter(([, path]) => namespace.holds(path))
     }
   }
 

@@ -26,7 +26,7 @@ export const agentcore: Kind = {
   },
 
   erasureStatements: ({ backend, writeback }, arn) => {
-    const verbs = ['GetMemory', 'ListSessions', 'ListEvents', 'ListMemoryRecords']
+    const verbs = ['GetMemory', 'ListActors', 'ListSessions', 'ListEvents', 'ListMemoryRecords']
     if (writeback.enabled) verbs.push('DeleteEvent', 'BatchDeleteMemoryRecords')
     const memory = resource(backend as AgentCoreConfig, arn)
     return [['Erase', allow('bedrock-agentcore', verbs, memory)]]

@@ -218,6 +218,10 @@ export class EndpointStore implements DurableStore {
     throw new Unsupported('The contract of a custom backend has no operation that lists sessions.')
   }
 
+  leftovers(): [] {
+    return []
+  }
+
   async warnings(): Promise<StoreWarning[]> {
     return []
   }

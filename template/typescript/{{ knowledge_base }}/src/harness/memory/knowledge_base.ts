@@ -20,6 +20,7 @@ import type { Secrets } from '../collections/secrets.ts'
 import { log } from '../log.ts'
 import { type Call, type Clients, configOf, secretOf, type Stop } from './aws.ts'
 import {
+  type Entry,
   type Memory,
   type MemoryCollection,
   type MemoryEvent,
@@ -192,6 +193,10 @@ export class KnowledgeBase implements Memory {
     return []
   }
 
+  async actors(): Promise<string[]> {
+    return []
+  }
+
   async *events(): AsyncGenerator<string[]> {}
 
   async deleteEvent(): Promise<void> {}
@@ -216,8 +221,13 @@ export class KnowledgeBase implements Memory {
   }
 
   async *records(namespace: Namespace): AsyncGenerator<string[]> {
+    for await (const page of this.entries(namespace)) yield page.map(([id]) => id)
+  }
+
+  async *entries(namespace: Namespace): AsyncGenerator<Entry[]> {
     for await (const page of this.documents()) {
-      yield page.map(({ id }) => id).filter((id) => namespace.holds(pathOf(id)))
+      const entries = page.map(({ id }): Entry => [id, pathOf(id)])
+      yield entries.filter(([, path]) => namespace.holds(path))
     }
   }
 

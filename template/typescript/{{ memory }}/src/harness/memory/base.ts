@@ -71,6 +71,9 @@ export interface MemoryEvent {
 /** The search settings of namespaces, by template. */
 export type Namespaces = Record<string, NamespaceConfig>
 
+/** The id and the path of a record. */
+export type Entry = [id: string, path: string]
+
 /** The long-term memory of one collection. Calls have a time limit, and throw MemoryUnavailable. */
 export interface Memory {
   /** The file or service for messages, without secrets. */
@@ -109,11 +112,17 @@ export interface Memory {
   /** Return the sessions of an actor, by their names in the memory. */
   sessions(actor: string): Promise<string[]>
 
+  /** Return all actors with sessions. */
+  actors(): Promise<string[]>
+
   /** Yield the ids of the events of a session, page by page. */
   events(actor: string, session: string): AsyncIterable<string[]>
 
   /** Delete an event. Idempotent. */
   deleteEvent(actor: string, session: string, event: string): Promise<void>
+
+  /** Yield the records in a namespace with their paths, page by page. */
+  entries(namespace: Namespace): AsyncIterable<Entry[]>
 
   /** Yield the ids of all records in a namespace, page by page. */
   records(namespace: Namespace): AsyncIterable<string[]>

@@ -14,7 +14,7 @@ export interface Kind {
   /** Return the IAM statements of a collection, by purpose; `arn` is the prefix of ARNs. */
   statements(project: Project, collection: Collection, arn: string): Named
 
-  /** Return the additional IAM statements of `forget`, by purpose. */
+  /** Return the additional IAM statements of an erasure, by purpose. */
   erasureStatements(collection: Collection, arn: string): Named
 
   /** Return the memory of a collection, without network calls. */

@@ -10,7 +10,7 @@ import { z } from 'zod'
 
 import { log } from '../log.ts'
 import { type Memory, type MemoryEvent, MemoryUnavailable } from './base.ts'
-import type { MemoryCollection, MemoryRecord, Metadata, Namespaces } from './base.ts'
+import type { Entry, MemoryCollection, MemoryRecord, Metadata, Namespaces } from './base.ts'
 import { defaultTemplate, eventSession, type Namespace, resolve, type Who } from './namespaces.ts'
 
 const FOLDER = '.memory'
@@ -131,6 +131,11 @@ export class LocalMemory implements Memory {
     return [...new Set(rows.map(({ session }) => session))]
   }
 
+  async actors(): Promise<string[]> {
+    const { events } = await this.#exclusive(() => this.#read())
+    return [...new Set(events.map(({ actor }) => actor))]
+  }
+
   async *events(actor: string, session: string): AsyncGenerator<string[]> {
     const { events } = await this.#exclusive(() => this.#read())
     const rows = events.filter((row) => row.actor === actor && row.session === session)
@@ -142,8 +147,13 @@ export class LocalMemory implements Memory {
   }
 
   async *records(namespace: Namespace): AsyncGenerator<string[]> {
+    for await (const page of this.entries(namespace)) yield page.map(([id]) => id)
+  }
+
+  async *entries(namespace: Namespace): AsyncGenerator<Entry[]> {
     const { records } = await this.#exclusive(() => this.#read())
-    yield records.filter((row) => namespace.holds(row.namespace)).map(({ record }) => record)
+    const inside = records.filter((row) => namespace.holds(row.namespace))
+    yield inside.map(({ record, namespace: path }): Entry => [record, path])
   }
 
   async paths(actor: string): Promise<string[]> {

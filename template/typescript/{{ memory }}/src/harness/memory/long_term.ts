@@ -2,6 +2,7 @@
 
 import { Capability, type Options } from '../capability.ts'
 import { Declarations } from '../collections/capability.ts'
+import type { Stock } from '../collections/erasure.ts'
 import { DEFAULT, type MemoryConfig } from '../collections/memory_backend.ts'
 import type { Collection } from '../collections/models.ts'
 import { unsetVariables } from '../collections/secrets.ts'
@@ -17,6 +18,7 @@ import { KINDS } from './kinds.ts'
 import { LocalMemory } from './local.ts'
 import { defaultTemplate, resolve } from './namespaces.ts'
 import { MemoryPolicy, policyOf } from './policy.ts'
+import { ownStoreStocks, stocksOf } from './project_erasure.ts'
 import { MemoryTurn, type Notes, turnStorage } from './recall.ts'
 import { type Extract, type Memories, Recorder } from './record.ts'
 import type { MemorySettings } from './settings.ts'
@@ -131,6 +133,15 @@ export class LongTermMemory extends Capability<MemorySettings> implements Memori
   override committed(turn: Turn, messages: unknown[]): void {
     const memoryTurn = this.turns.get(turn)
     if (memoryTurn) record(this, memoryTurn, messages)
+  }
+
+  /** Return the project's records and events in all memories. */
+  async projectStocks(unshared: readonly string[]): Promise<Stock[]> {
+    const { projectId } = this.settings
+    const stocks = this.collections.flatMap((collection) =>
+      stocksOf(collection, projectId, unshared.includes(collection.id)),
+    )
+    return [...stocks, ...ownStoreStocks(await policyOf(this.load), projectId)]
   }
 
   /** Record the session's batched turns now. */

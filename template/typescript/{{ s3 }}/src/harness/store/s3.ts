@@ -7,8 +7,10 @@ import { isDeepStrictEqual } from 'node:util'
 import type { _Object, HeadObjectCommandOutput } from '@aws-sdk/client-s3'
 import type { GetObjectCommandInput, PutObjectCommandInput, S3 } from '@aws-sdk/client-s3'
 import type { GetBucketLifecycleConfigurationOutput, LifecycleRule } from '@aws-sdk/client-s3'
+import type { ListObjectVersionsOutput, ObjectVersion } from '@aws-sdk/client-s3'
 import { v7 as uuid7 } from 'uuid'
 
+import { forEach, type Stock } from '../collections/erasure.ts'
 import type { Collection } from '../collections/models.ts'
 import type { Secrets } from '../collections/secrets.ts'
 import { type S3Config, secretRefs } from '../collections/session_backend.ts'
@@ -29,6 +31,8 @@ const OLD_VERSIONS =
   'The bucket keeps old versions, including those of ended and erased sessions: ' +
   'add a lifecycle rule that deletes noncurrent versions.'
 const PAUSES = [50, 200] // milliseconds before a retry while another write is in progress
+
+export type Version = ObjectVersion & { isObject: boolean; isLive?: boolean }
 
 /**
  * A DurableStore of the objects `<prefix>/<session_id>/agent/<agent_id>/snapshots/…`.
@@ -179,6 +183,48 @@ export class S3Store implements DurableStore {
   sessionIn(key: string): string | null {
     const [segment = '', rest] = key.slice(this.root.length).split(this.middle)
     return rest === undefined ? null : sessionOf(segment)
+  }
+
+  /** Return all versions of all objects, such as those of ended or expired sessions. */
+  leftovers(): Stock[] {
+    const versions = () => this.versions()
+    const deleteVersion = async (name: string) => {
+      const [id = '', ...key] = name.split(' ')
+      await this.run((bucket) => bucket.deleteVersion(key.join(' '), id))
+    }
+    return [
+      {
+        what: 'objects of sessions and old versions of them',
+        where: this.contact,
+        async *pages() {
+          for await (const page of versions()) {
+            yield page.map(({ Key, VersionId }) => `${VersionId} ${Key}`)
+          }
+        },
+        delete: (names) => forEach(names, deleteVersion),
+        failures: [StoreUnavailable],
+      },
+    ]
+  }
+
+  /** Yield the versions of the sessions' objects by key; within a key, newest first. */
+  async *versions(): AsyncGenerator<Version[]> {
+    let page: ListObjectVersionsOutput = {}
+    do {
+      const { NextKeyMarker: KeyMarker, NextVersionIdMarker: VersionIdMarker } = page
+      const request = { Prefix: this.root, KeyMarker, VersionIdMarker }
+      // Each page has its own time limit.
+      let versions: Version[] = []
+      page = await this.run(async (bucket) => {
+        const reply = await bucket.s3.listObjectVersions(
+          { Bucket: bucket.Bucket, ...request },
+          bucket.stop,
+        )
+        versions = versionsOf(reply, bucket)
+        return reply
+      })
+      yield versions.filter(({ Key = '' }) => this.sessionIn(Key) !== null)
+    } while (page.IsTruncated)
   }
 
   async warnings(): Promise<StoreWarning[]> {
@@ -421,6 +467,11 @@ export class Objects {
     return old.map(({ Key = '' }) => Key)
   }
 
+  /** Delete a version of an object. Idempotent. */
+  async deleteVersion(Key: string, VersionId: string | undefined): Promise<void> {
+    await this.s3.deleteObject({ Bucket: this.Bucket, Key, VersionId }, this.stop)
+  }
+
   /** Delete objects. Idempotent. */
   async delete(keys: string[]): Promise<void> {
     for (const Key of keys) await this.s3.deleteObject({ Bucket: this.Bucket, Key }, this.stop)
@@ -498,6 +549,21 @@ async function ensureRule(
     await s3.putBucketLifecycleConfiguration({ ...configuration, ...setting }, stop)
   else await s3.deleteBucketLifecycle({ Bucket }, stop)
   log('INFO', `s3: lifecycle rule ${rule.ID}: ${days === null ? 'removed' : `${days} days`}`)
+}
+
+/** Return the versions of a page by key; within a key, newest first. */
+function versionsOf(page: ListObjectVersionsOutput, bucket: Objects): Version[] {
+  const { Versions = [], DeleteMarkers = [] } = page
+  const isLive = ({ IsLatest = false, LastModified }: ObjectVersion) =>
+    IsLatest && !bucket.isExpired(LastModified)
+  const all = [
+    ...Versions.map((version) => ({ ...version, isObject: true, isLive: isLive(version) })),
+    ...DeleteMarkers.map((marker) => ({ ...marker, isObject: false })),
+  ]
+  const timeOf = ({ LastModified }: Version) => LastModified?.getTime() ?? 0
+  return all
+    .toSorted((a, b) => timeOf(b) - timeOf(a))
+    .toSorted((a, b) => (a.Key! < b.Key! ? -1 : Number(a.Key! > b.Key!)))
 }
 
 function statusOf(error: unknown): number {

@@ -2,6 +2,7 @@
 
 import { v7 as uuid7 } from 'uuid'
 
+import type { Stock } from '../collections/erasure.ts'
 import { SecretError } from '../collections/secrets.ts'
 import { SESSION_ID } from '../contract.ts'
 import { startTimer } from '../deadline.ts'
@@ -155,6 +156,9 @@ export interface DurableStore {
 
   /** Delete all data of the session. Idempotent. */
   end(sessionId: string): Promise<void>
+
+  /** Return the data of the agent's sessions that may remain after all have ended. */
+  leftovers(): Stock[]
 
   /** Return risks of losing sessions or keeping them too long, for `check --connect`. */
   warnings(): Promise<StoreWarning[]>

@@ -5,12 +5,13 @@ import { isDeepStrictEqual } from 'node:util'
 
 import { Capability } from '../capability.ts'
 import { Declarations } from '../collections/capability.ts'
+import { forEach, nothing, type Stock } from '../collections/erasure.ts'
 import type { Collection } from '../collections/models.ts'
 import { unsetVariables } from '../collections/secrets.ts'
 import { diagnostic, type Finding } from '../findings.ts'
 import type { Modules } from '../modules.ts'
 import { InProcess, type SessionStore, type Stored } from '../sessions/session_store.ts'
-import { Conflict, type DurableStore, type Files, StoreUnavailable } from './base.ts'
+import { Conflict, type DurableStore, type Files, StoreUnavailable, Unsupported } from './base.ts'
 import { CachedStore } from './cached.ts'
 import { DeclaredStore } from './declared.ts'
 import { attachFiles, detachFiles } from './detached_files.ts'
@@ -31,6 +32,8 @@ const SNAPSHOT = {
   app_data: { actor: 'check', turn: 1, key: null, reply: '', turns: [{ at: 0, key: null }] },
 }
 const MAX_PATHS = 5 // the maximum number of changed fields in a finding
+const UNLISTED = 'Delete them there, or single sessions with `sessions end SESSION`.'
+const READ_ONLY = 'the session store is read-only here'
 
 /** Stores sessions in the declared store; until its secrets are set, in this process. */
 export class Store extends Capability<StoreSettings> {
@@ -83,6 +86,27 @@ export class Store extends Capability<StoreSettings> {
     if (!store) return new InProcess(settings, `in this process, until ${unset} is set`)
     const description = `${collection.backend.type}, contacts ${store.contact}`
     return new CachedStore(settings, store, this.isWritable, description)
+  }
+
+  /** Return the agent's sessions, and the data that the store keeps beside them. */
+  projectStocks(): Stock[] {
+    const { collection, store, unset } = this
+    if (!collection) return []
+    if (!store) return [nothing('sessions', `this process, until ${unset} is set`)]
+    const sessions: Stock = {
+      what: 'sessions',
+      where: store.contact,
+      async *pages() {
+        yield await store.sessions().catch((error) => {
+          if (!(error instanceof Unsupported)) throw error
+          throw new Unsupported(`${error.message} ${UNLISTED}`)
+        })
+      },
+      delete: (ids) => forEach(ids, (id) => store.end(id)),
+      failures: [StoreUnavailable, Unsupported],
+    }
+    const staysBecause = this.isWritable ? '' : READ_ONLY
+    return [sessions, ...store.leftovers()].map((stock) => ({ ...stock, staysBecause }))
   }
 
   override async ping(): Promise<Finding[]> {

@@ -118,6 +118,10 @@ export class SessionFiles implements DurableStore {
     await rm(this.#path(sessionId), { force: true })
   }
 
+  leftovers(): [] {
+    return []
+  }
+
   async warnings(): Promise<[]> {
     return []
   }

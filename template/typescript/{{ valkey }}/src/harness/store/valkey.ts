@@ -3,6 +3,7 @@
 import type { Cluster, Redis, RedisOptions } from 'iovalkey'
 import { v7 as uuid7 } from 'uuid'
 
+import { forEach, type Stock } from '../collections/erasure.ts'
 import type { SecretRef } from '../collections/fields.ts'
 import type { Collection } from '../collections/models.ts'
 import type { Secrets } from '../collections/secrets.ts'
@@ -204,11 +205,34 @@ export class ValkeyStore implements DurableStore {
   }
 
   async sessions(): Promise<string[]> {
-    const escaped = [this.#prefix, this.#suffix].map((part) => part.replace(/[\][*?\\]/g, '\\$&'))
-    const keys = await this.#connection.keys(escaped.join('*'))
+    const keys = await this.#keys(this.#prefix, this.#suffix)
     const segments = [...keys].map((key) => key.slice(this.#prefix.length, -this.#suffix.length))
     const ids = segments.map(sessionOf).filter((id) => id !== null)
     return ids.sort()
+  }
+
+  /** Return the keys of `keysBeside`, such as the events of background turns. */
+  leftovers(): Stock[] {
+    // The key of a session has no brace: see `segmentOf`.
+    const keys = () => this.#keys(`${this.#prefix}{`, '}:', this.#suffix)
+    const unlink = (key: string) => this.#connection.run((client) => client.unlink(key))
+    return [
+      {
+        what: 'other keys of sessions',
+        where: this.contact,
+        async *pages() {
+          yield [...(await keys())].toSorted()
+        },
+        delete: (names) => forEach(names, unlink),
+        failures: [StoreUnavailable],
+      },
+    ]
+  }
+
+  /** Return the keys with these parts, and any text between them. */
+  async #keys(...parts: string[]): Promise<Set<string>> {
+    const escaped = parts.map((part) => part.replace(/[\][*?\\]/g, '\\$&'))
+    return await this.#connection.keys(escaped.join('*'))
   }
 
   async warnings(): Promise<StoreWarning[]> {

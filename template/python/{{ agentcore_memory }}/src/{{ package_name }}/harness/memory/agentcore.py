@@ -9,7 +9,7 @@ from ..collections.agentcore_backend import AgentCoreConfig
 from ..collections.memory_backend import NamespaceConfig
 from ..collections.secrets import Secrets
 from .aws import Call, Clients, secret_of
-from .base import Event, MemoryCollection, MemoryUnavailable, Metadata, Namespaces
+from .base import Entry, Event, MemoryCollection, MemoryUnavailable, Metadata, Namespaces
 from .namespaces import Namespace, event_session
 from .retry_queue import with_retries
 from .strategies import are_whole, of_strategies, written_templates
@@ -125,6 +125,10 @@ class AgentCore:
         pages = self._pages("list_sessions", "sessionSummaries", actorId=actor)
         return [session["sessionId"] async for page in pages for session in page]
 
+    async def actors(self) -> list[str]:
+        pages = self._pages("list_actors", "actorSummaries")
+        return [actor["actorId"] async for page in pages for actor in page]
+
     async def events(self, actor: str, session: str) -> AsyncIterator[list[str]]:
         fields = {"actorId": actor, "sessionId": session, "includePayloads": False}
         async for page in self._pages("list_events", "events", **fields):
@@ -139,10 +143,14 @@ class AgentCore:
                 raise
 
     async def records(self, namespace: Namespace) -> AsyncIterator[list[str]]:
+        async for page in self.entries(namespace):
+            yield [id for id, _ in page]
+
+    async def entries(self, namespace: Namespace) -> AsyncIterator[list[Entry]]:
         key = "memoryRecordSummaries"
         async for page in self._pages("list_memory_records", key, **namespace.parameter):
-            records = [record for record in page if any(map(namespace.holds, record["namespaces"]))]
-            yield [record["memoryRecordId"] for record in records]
+            records = [(record["memoryRecordId"], record["namespaces"]) for record in page]
+            yield [(id, path) for id, paths in records for path in paths if namespace.holds(path)]
 
     async def paths(self, actor: str) -> list[str]:
         return []

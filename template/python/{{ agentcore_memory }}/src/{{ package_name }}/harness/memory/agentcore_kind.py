@@ -50,10 +50,10 @@ class AgentCoreKind:
 
     @staticmethod
     def erasure_statements(collection: Collection, arn: str) -> list[Named]:
-        """Return the additional IAM statements of `forget`, by purpose."""
+        """Return the additional IAM statements of an erasure, by purpose."""
         backend = collection.backend
         assert isinstance(backend, AgentCoreConfig)
-        verbs = ["GetMemory", "ListSessions", "ListEvents", "ListMemoryRecords"]
+        verbs = ["GetMemory", "ListActors", "ListSessions", "ListEvents", "ListMemoryRecords"]
         if collection.writeback.enabled:
             verbs += ["DeleteEvent", "BatchDeleteMemoryRecords"]
         return [("Erase", allow("bedrock-agentcore", verbs, _resource(backend, arn)))]

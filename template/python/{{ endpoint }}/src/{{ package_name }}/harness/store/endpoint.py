@@ -27,6 +27,7 @@ from tenacity import (
 )
 from uuid_utils import uuid7
 
+from ..collections.erasure import Stock
 from ..collections.fields import SecretRef
 from ..collections.models import Collection
 from ..collections.secrets import SecretError, Secrets
@@ -197,6 +198,9 @@ class EndpointStore:
 
     async def end(self, session_id: str) -> None:
         await self._endpoint.delete_session(session_id)
+
+    def leftovers(self) -> list[Stock]:
+        return []
 
     async def warnings(self) -> list[StoreWarning]:
         return []

@@ -14,7 +14,7 @@ from typing import Any
 from ..collections.knowledge_base_backend import KnowledgeBaseConfig
 from ..collections.secrets import Secrets
 from .aws import Call, Clients, secret_of
-from .base import Event, MemoryCollection, MemoryUnavailable, Metadata, Namespaces, Record
+from .base import Entry, Event, MemoryCollection, MemoryUnavailable, Metadata, Namespaces, Record
 from .namespaces import Namespace, Who, default_template, resolve
 from .retry_queue import with_retries
 
@@ -139,6 +139,9 @@ class KnowledgeBase:
     async def sessions(self, actor: str) -> list[str]:
         return []
 
+    async def actors(self) -> list[str]:
+        return []
+
     async def events(self, actor: str, session: str) -> AsyncIterator[list[str]]:
         yield []
 
@@ -161,9 +164,14 @@ class KnowledgeBase:
             parameters["nextToken"] = reply["nextToken"]
 
     async def records(self, namespace: Namespace) -> AsyncIterator[list[str]]:
+        async for page in self.entries(namespace):
+            yield [id for id, _ in page]
+
+    async def entries(self, namespace: Namespace) -> AsyncIterator[list[Entry]]:
         async for page in self.documents():
             ids = [detail["identifier"]["custom"]["id"] for detail in page]
-            yield [id for id in ids if namespace.holds(id.rpartition("/")[0])]
+            entries = [(id, id.rpartition("/")[0]) for id in ids]
+            yield [(id, path) for id, path in entries if namespace.holds(path)]
 
     async def paths(self, actor: str) -> list[str]:
         paths = set[str]()

@@ -55,7 +55,7 @@ class KnowledgeBaseKind:
 
     @staticmethod
     def erasure_statements(collection: Collection, arn: str) -> list[Named]:
-        """Return the additional IAM statements of `forget`, by purpose."""
+        """Return the additional IAM statements of an erasure, by purpose."""
         backend = collection.backend
         assert isinstance(backend, KnowledgeBaseConfig)
         verbs = ["ListKnowledgeBaseDocuments"]

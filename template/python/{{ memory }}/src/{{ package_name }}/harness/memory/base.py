@@ -29,6 +29,7 @@ class Utterance(NamedTuple):
         return self.stores is None or name in self.stores
 
 
+Entry = tuple[str, str]  # the id and the path of a record
 Turns = Sequence[Sequence[Utterance]]
 """The texts of each turn, in order."""
 
@@ -113,6 +114,9 @@ class Memory(Protocol):
     async def sessions(self, actor: str) -> list[str]:
         """Return the sessions of an actor, by their names in the memory."""
 
+    async def actors(self) -> list[str]:
+        """Return all actors with sessions."""
+
     def events(self, actor: str, session: str) -> AsyncIterator[list[str]]:
         """Yield the ids of the events of a session, page by page."""
 
@@ -121,6 +125,9 @@ class Memory(Protocol):
 
     def records(self, namespace: Namespace) -> AsyncIterator[list[str]]:
         """Yield the ids of all records in a namespace, page by page."""
+
+    def entries(self, namespace: Namespace) -> AsyncIterator[list[Entry]]:
+        """Yield the records in a namespace with their paths, page by page."""
 
     async def paths(self, actor: str) -> list[str]:
         """Return the namespaces that hold records and have the actor as a segment, in any order.

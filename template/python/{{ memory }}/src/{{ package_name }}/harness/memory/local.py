@@ -17,7 +17,7 @@ from uuid import uuid4
 
 import anyio.to_thread
 
-from .base import Event, MemoryCollection, MemoryUnavailable, Metadata, Namespaces, Record
+from .base import Entry, Event, MemoryCollection, MemoryUnavailable, Metadata, Namespaces, Record
 from .namespaces import Namespace, Who, default_template, event_session, resolve
 
 log = logging.getLogger(__name__)
@@ -100,6 +100,10 @@ class LocalMemory:
         rows = await self._rows(lambda row: row.get("actor") == actor)
         return list(dict.fromkeys(row["session"] for row in rows))
 
+    async def actors(self) -> list[str]:
+        rows = await self._rows(lambda row: "event" in row)
+        return list(dict.fromkeys(row["actor"] for row in rows))
+
     async def events(self, actor: str, session: str) -> AsyncIterator[list[str]]:
         fields = {"actor": actor, "session": session}
         yield [row["event"] for row in await self._rows(lambda row: fields.items() <= row.items())]
@@ -108,7 +112,12 @@ class LocalMemory:
         await anyio.to_thread.run_sync(self._delete, "event", {event})
 
     async def records(self, namespace: Namespace) -> AsyncIterator[list[str]]:
-        yield [row["record"] for row in await self._rows(lambda row: _is_in(namespace, row))]
+        async for page in self.entries(namespace):
+            yield [id for id, _ in page]
+
+    async def entries(self, namespace: Namespace) -> AsyncIterator[list[Entry]]:
+        rows = await self._rows(lambda row: _is_in(namespace, row))
+        yield [(row["record"], row["namespace"]) for row in rows]
 
     async def paths(self, actor: str) -> list[str]:
         rows = await self._rows(lambda row: "record" in row)

@@ -2,6 +2,7 @@
 
 from asyncio import Task, create_task
 from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Collection as Names
 from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -9,6 +10,7 @@ from weakref import WeakKeyDictionary
 from ..capability import Capability, Runtime
 from ..collections.capability import Declarations
 from ..collections.check import Project
+from ..collections.erasure import Stock
 from ..collections.memory_backend import NamespaceConfig
 from ..collections.models import Collection
 from ..collections.secrets import unset_variables
@@ -22,6 +24,7 @@ from .kinds import KINDS, Kind
 from .local import LocalMemory
 from .namespaces import Who, default_template, resolve
 from .policy import MemoryPolicy, policy_of
+from .project_erasure import own_store_stocks, stocks_of
 from .recall import MemoryTurn, turn_context
 from .record import Extract, IsForgotten, Recorder
 from .settings import MemorySettings
@@ -213,6 +216,15 @@ class LongTermMemory(Capability):
 
     def committed(self, turn: Turn, messages: list[Any]) -> None:
         adapter.record(self.recorder, self.turns[turn], messages)
+
+    def project_stocks(self, unshared: Names[str]) -> list[Stock]:
+        """Return the project's records and events in all memories."""
+        stocks = [
+            stock
+            for collection in self.collections
+            for stock in stocks_of(collection, self.project_id, collection.id in unshared)
+        ]
+        return [*stocks, *own_store_stocks(self.policy, self.project_id)]
 
     def session_ended(self, session_id: str) -> None:
         """Record the session's batched turns now."""

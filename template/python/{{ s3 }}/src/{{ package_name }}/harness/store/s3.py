@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -18,6 +18,7 @@ from botocore import exceptions
 from botocore.config import Config
 from uuid_utils import uuid7
 
+from ..collections.erasure import Stock, for_each
 from ..collections.models import Collection
 from ..collections.secrets import SecretError, Secrets
 from ..collections.session_backend import S3Config
@@ -59,6 +60,7 @@ DAMAGED = (
     exceptions.FlexibleChecksumError,
 )
 
+Versions = list[dict[str, Any]]  # in the format of S3
 OLD_VERSIONS = (
     "The bucket keeps old versions, including those of ended and erased sessions: "
     "add a lifecycle rule that deletes noncurrent versions."
@@ -214,6 +216,29 @@ class S3Store:
             bucket.delete_all(folder, but=folder + LATEST)
 
         await self.run(end)
+
+    def leftovers(self) -> list[Stock]:
+        """Return all versions of all objects, such as those of ended or expired sessions."""
+
+        async def pages() -> AsyncIterator[list[str]]:
+            markers: dict[str, str] = {}
+            while True:  # each page has its own time limit
+                page = await self.run(partial(Bucket.versions, prefix=self.root, markers=markers))
+                versions, markers = page
+                own = [it for it in versions if self.session_in(it["Key"])]
+                yield [f"{it['VersionId']} {it['Key']}" for it in own]
+                if not markers:
+                    return
+
+        async def delete_version(name: str) -> None:
+            id, _, key = name.partition(" ")
+            await self.run(partial(Bucket.delete_version, key=key, id=id))
+
+        async def delete(names: list[str]) -> int:
+            return await for_each(names, delete_version)
+
+        what = "objects of sessions and old versions of them"
+        return [Stock(what, self.contact, pages, delete, (StoreUnavailable,))]
 
     async def warnings(self) -> list[StoreWarning]:
         self._is_rule_set = True  # the test session of a check sets no rule
@@ -409,6 +434,24 @@ class Bucket:
                 reply = self.s3.delete_objects(Bucket=self.name, Delete=request)
                 for error in reply.get("Errors", []):
                     raise StoreUnavailable(f"an object was not deleted: {error['Code']}")
+
+    def versions(self, prefix: str, markers: dict[str, str]) -> tuple[Versions, dict[str, str]]:
+        """Return a page of the versions with `prefix`, newest first, and the next markers."""
+        page = self.s3.list_object_versions(Bucket=self.name, Prefix=prefix, **markers)
+        versions = [{**it, "is_object": True} for it in page.get("Versions", [])]
+        for it in versions:
+            it["is_live"] = it["IsLatest"] and not self.is_expired(page, it["LastModified"])
+        delete_markers = page.get("DeleteMarkers", [])
+        versions += [{**it, "is_object": False, "is_live": False} for it in delete_markers]
+        versions.sort(key=lambda it: it["LastModified"], reverse=True)
+        if not page["IsTruncated"]:
+            return versions, {}
+        names = {"NextKeyMarker": "KeyMarker", "NextVersionIdMarker": "VersionIdMarker"}
+        return versions, {names[name]: page[name] for name in names if page.get(name)}
+
+    def delete_version(self, key: str, id: str) -> None:
+        """Delete a version of an object. Idempotent."""
+        self.s3.delete_object(Bucket=self.name, Key=key, VersionId=id)
 
     def set_rule(self, collection_id: str, prefix: str) -> None:
         """Set the lifecycle rule that expires objects after `days`; remove it for None."""

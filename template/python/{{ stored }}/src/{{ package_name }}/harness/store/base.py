@@ -8,6 +8,7 @@ from urllib.parse import quote, unquote
 
 from uuid_utils import uuid7
 
+from ..collections.erasure import Stock
 from ..contract import SESSION_ID
 from ..sessions.session_store import Stored
 
@@ -120,6 +121,9 @@ class DurableStore(Protocol):
 
     async def end(self, session_id: str) -> None:
         """Delete all data of the session. Idempotent."""
+
+    def leftovers(self) -> list[Stock]:
+        """Return the data of the agent's sessions that may remain after all have ended."""
 
     async def warnings(self) -> list[StoreWarning]:
         """Return risks of losing sessions or keeping them too long, for `check --connect`."""

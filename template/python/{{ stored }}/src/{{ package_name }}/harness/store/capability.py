@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Collection as Names
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 from uuid import uuid4
@@ -9,12 +11,13 @@ from uuid import uuid4
 from ..capability import Capability
 from ..collections.capability import Declarations
 from ..collections.check import Project
+from ..collections.erasure import Stock, for_each, nothing
 from ..collections.models import Collection
 from ..collections.secrets import unset_variables
 from ..findings import Finding, diagnostic
 from ..modules import LoadModules
 from ..sessions.session_store import InProcess, SessionStore, Stored
-from .base import Conflict, DurableStore, Files, StoreUnavailable
+from .base import Conflict, DurableStore, Files, StoreUnavailable, Unsupported
 from .cached import CachedStore
 from .detached_files import attach_files, detach_files
 from .settings import StoreSettings
@@ -41,6 +44,8 @@ SNAPSHOT = {
 }
 MISSING = object()
 MAX_PATHS = 5  # the maximum number of changed fields in a finding
+UNLISTED = "Delete them there, or single sessions with `sessions end SESSION`."
+READ_ONLY = "the session store is read-only here"
 
 
 class Store(Capability):
@@ -105,6 +110,29 @@ class Store(Capability):
         missing = unset_variables(self.settings, self.collection)[0]
         in_process.description = f"in this process, until {missing} is set"
         return in_process
+
+    def project_stocks(self, unshared: Names[str]) -> list[Stock]:
+        """Return the agent's sessions, and the data that the store keeps beside them."""
+        if self.collection is None:
+            return []
+        store = self.durable
+        if store is None:
+            missing = unset_variables(self.settings, self.collection)[0]
+            return [nothing("sessions", f"this process, until {missing} is set")]
+
+        async def pages() -> AsyncIterator[list[str]]:
+            try:
+                yield await store.sessions()
+            except Unsupported as error:
+                raise Unsupported(f"{error} {UNLISTED}") from None
+
+        async def end(ids: list[str]) -> int:
+            return await for_each(ids, store.end)
+
+        failures = (StoreUnavailable, Unsupported)
+        stocks = [Stock("sessions", store.contact, pages, end, failures), *store.leftovers()]
+        reason = "" if self.is_writable else READ_ONLY
+        return [replace(stock, stays_because=reason) for stock in stocks]
 
     async def ping(self) -> list[Finding]:
         if self.durable is None or self.collection is None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from ..collections.erasure import Stock
 from ..sessions.session_store import Stored
 from .base import NO_FILES, Conflict, Files, StoreUnavailable, StoreWarning
 
@@ -90,6 +91,9 @@ class SessionFiles:
     async def end(self, session_id: str) -> None:
         with suppress(FileNotFoundError):
             self._path(session_id).unlink()
+
+    def leftovers(self) -> list[Stock]:
+        return []
 
     async def warnings(self) -> list[StoreWarning]:
         return []

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import re
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import nullcontext, suppress
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -14,6 +14,7 @@ from valkey import exceptions
 from valkey.asyncio import Valkey
 from valkey.asyncio.cluster import ValkeyCluster
 
+from ..collections.erasure import Stock, for_each
 from ..collections.models import Collection
 from ..collections.secrets import SecretError, Secrets
 from ..collections.session_backend import ValkeyConfig, url_of
@@ -215,8 +216,13 @@ class ValkeyStore:
         return [f"{self._key(session_id)} {field}" for field in fields]
 
     async def sessions(self) -> list[str]:
-        ends = (self._prefix, self._suffix)
-        pattern = "*".join(re.sub(r"([][*?\\])", r"\\\1", end) for end in ends)
+        keys = await self._scan(self._prefix, self._suffix)
+        segments = [key.removeprefix(self._prefix).removesuffix(self._suffix) for key in keys]
+        return sorted(id for segment in segments if (id := session_of(segment)))
+
+    async def _scan(self, *parts: str) -> set[str]:
+        """Return the keys with these parts, and any text between them."""
+        pattern = "*".join(re.sub(r"([][*?\\])", r"\\\1", part) for part in parts)
 
         async def scan(client: Any) -> set[str]:
             keys = set[str]()
@@ -227,12 +233,26 @@ class ValkeyStore:
                         return keys
                 keys.add(key.decode("utf-8", "replace"))
 
-        keys = await self._connection.run(scan, is_bounded=False)
-        segments = [key.removeprefix(self._prefix).removesuffix(self._suffix) for key in keys]
-        return sorted(id for segment in segments if (id := session_of(segment)))
+        found: set[str] = await self._connection.run(scan, is_bounded=False)
+        return found
 
     async def end(self, session_id: str) -> None:
         await self._write(session_id, "UNLINK", self._key(session_id))
+
+    def leftovers(self) -> list[Stock]:
+        """Return the keys of `keys_beside`, such as the events of background turns."""
+
+        async def pages() -> AsyncIterator[list[str]]:
+            # The key of a session has no brace: see `segment_of`.
+            yield sorted(await self._scan(f"{self._prefix}{{", "}:", self._suffix))
+
+        async def unlink(key: str) -> None:
+            await self._connection.run(lambda client: client.unlink(key))
+
+        async def delete(keys: list[str]) -> int:
+            return await for_each(keys, unlink)
+
+        return [Stock("other keys of sessions", self.contact, pages, delete, (StoreUnavailable,))]
 
     async def warnings(self) -> list[StoreWarning]:
         try:

@@ -6,6 +6,7 @@
 import { setTimeout } from 'node:timers/promises'
 
 import { Capability } from '../capability.ts'
+import { forEach, type Stock } from '../collections/erasure.ts'
 import type { ValkeyConfig } from '../collections/session_backend.ts'
 import { AgentError } from '../contract.ts'
 import { log, logUnexpected } from '../log.ts'
@@ -36,6 +37,8 @@ for _, id in ipairs(ids) do redis.call('ZADD', KEYS[1], ARGV[2], id) end
 return ids
 `
 const RENEW = "return redis.call('SET', KEYS[1], '1', 'EX', ARGV[1])"
+const ALL = "return redis.call('ZRANGE', KEYS[1], 0, -1)"
+const DISCARD = "return redis.call('ZREM', KEYS[1], ARGV[1])"
 const EXISTS = "return redis.call('EXISTS', KEYS[1])"
 
 /** Lets any process that shares the Valkey continue the effects of a session. */
@@ -62,10 +65,8 @@ export class EffectIndex extends Capability<EffectSettings> implements Index {
   }
 
   override async open(): Promise<void> {
-    const { collection, store } = this.#sessions
-    const connected = store && collection ? this.#sessions.connect(collection) : null
-    if (!(connected instanceof ValkeyStore)) return
-    this.#store = connected
+    this.#connect()
+    if (!this.#store) return
     this.#effects.outbox.index = this
     await this.#renew()
     this.#polling = this.#poll()
@@ -75,6 +76,32 @@ export class EffectIndex extends Capability<EffectSettings> implements Index {
     this.#closing.abort()
     await this.#polling
     await this.#store?.close()
+  }
+
+  /** Return the sessions in the index; keys of processes expire in seconds. */
+  projectStocks(): Stock[] {
+    const store = this.#connect()
+    if (!store || !this.#sessions.isWritable) return []
+    const keys = [this.#key]
+    return [
+      {
+        what: 'sessions in the index of effects',
+        where: store.contact,
+        async *pages() {
+          const ids = (await store.evaluate(ALL, keys)) as Buffer[]
+          yield ids.map(String)
+        },
+        delete: (ids) => forEach(ids, (id) => store.evaluate(DISCARD, keys, id)),
+        failures: [StoreUnavailable],
+      },
+    ]
+  }
+
+  #connect(): ValkeyStore | null {
+    const { collection, store } = this.#sessions
+    const connected = store && collection ? this.#sessions.connect(collection) : null
+    this.#store = connected instanceof ValkeyStore ? connected : null
+    return this.#store
   }
 
   async add(sessionId: string, seconds: number): Promise<void> {

@@ -1,16 +1,13 @@
 // Erase the old versions of an actor's sessions from a versioned bucket.
 
-import type { ListObjectVersionsOutput, ObjectVersion } from '@aws-sdk/client-s3'
-
 import { Capability } from '../capability.ts'
 import type { Modules } from '../modules.ts'
 import type { CoreSettings } from '../settings.ts'
 import { type DurableStore, StoreUnavailable } from '../store/base.ts'
-import { LATEST, type Objects, type S3Store } from '../store/s3.ts'
+import { LATEST, type S3Store, type Version } from '../store/s3.ts'
 import type { Report } from './erasure_report.ts'
 import { SessionErasure } from './session_erasure.ts'
 
-type Version = ObjectVersion & { isObject: boolean; isLive?: boolean }
 type Session = { id: string; versions: Version[] }
 
 /** Lets `forget` also delete old versions of an actor's ended or expired sessions. */
@@ -33,7 +30,7 @@ async function purge(durable: DurableStore, report: Report): Promise<void> {
       if (latest.some(({ isLive }) => isLive) || !newest) continue
       if ((await actorOf(store, newest)) !== report.actor) continue
       for (const { Key, VersionId } of versions) {
-        await store.run(({ s3, Bucket, stop }) => s3.deleteObject({ Bucket, Key, VersionId }, stop))
+        await store.run((bucket) => bucket.deleteVersion(Key!, VersionId))
       }
       count++
     }
@@ -48,47 +45,18 @@ async function purge(durable: DurableStore, report: Report): Promise<void> {
 
 /** Yield the versions of all objects of each session, newest first. */
 async function* sessionsIn(store: S3Store): AsyncGenerator<Session> {
-  let page: ListObjectVersionsOutput = {}
   let last: Session = { id: '', versions: [] }
-  do {
-    const { NextKeyMarker: KeyMarker, NextVersionIdMarker: VersionIdMarker } = page
-    const request = { Prefix: store.root, KeyMarker, VersionIdMarker }
-    // Each page has its own time limit.
-    let versions: Version[] = []
-    page = await store.run(async (bucket) => {
-      const reply = await bucket.s3.listObjectVersions(
-        { Bucket: bucket.Bucket, ...request },
-        bucket.stop,
-      )
-      versions = versionsOf(reply, bucket)
-      return reply
-    })
+  for await (const versions of store.versions()) {
     for (const version of versions) {
-      const id = store.sessionIn(version.Key!)
-      if (id === null) continue
+      const id = store.sessionIn(version.Key!)!
       if (id !== last.id) {
         if (last.id) yield last
         last = { id, versions: [] }
       }
       last.versions.push(version)
     }
-  } while (page.IsTruncated)
+  }
   if (last.id) yield last
-}
-
-/** Return the versions of a page by key; within a key, newest first. */
-function versionsOf(page: ListObjectVersionsOutput, bucket: Objects): Version[] {
-  const { Versions = [], DeleteMarkers = [] } = page
-  const isLive = ({ IsLatest = false, LastModified }: ObjectVersion) =>
-    IsLatest && !bucket.isExpired(LastModified)
-  const all = [
-    ...Versions.map((version) => ({ ...version, isObject: true, isLive: isLive(version) })),
-    ...DeleteMarkers.map((marker) => ({ ...marker, isObject: false })),
-  ]
-  const timeOf = ({ LastModified }: Version) => LastModified?.getTime() ?? 0
-  return all
-    .toSorted((a, b) => timeOf(b) - timeOf(a))
-    .toSorted((a, b) => (a.Key! < b.Key! ? -1 : Number(a.Key! > b.Key!)))
 }
 
 /** Return the actor of a version's session, or null if the session has no actor. */

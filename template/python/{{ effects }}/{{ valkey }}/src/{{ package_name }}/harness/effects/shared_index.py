@@ -7,11 +7,12 @@ looks at the session. Each process also has a key that expires unless the proces
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from functools import cached_property
 from typing import Any, cast
 
 from ..capability import Capability, Runtime
+from ..collections.erasure import Stock, for_each
 from ..collections.session_backend import ValkeyConfig
 from ..contract import AgentError
 from ..log import log_unexpected
@@ -42,6 +43,8 @@ for _, id in ipairs(ids) do redis.call('ZADD', KEYS[1], ARGV[2], id) end
 return ids
 """
 RENEW = "return redis.call('SET', KEYS[1], '1', 'EX', ARGV[1])"
+ALL = "return redis.call('ZRANGE', KEYS[1], 0, -1)"
+DISCARD = "return redis.call('ZREM', KEYS[1], ARGV[1])"
 EXISTS = "return redis.call('EXISTS', KEYS[1])"
 
 
@@ -79,6 +82,24 @@ class EffectIndex(Capability):
             self._polling.cancel()
         if self.store:
             await self.store.close()
+
+    def project_stocks(self, unshared: Collection[str]) -> list[Stock]:
+        """Return the sessions in the index; keys of processes expire in seconds."""
+        store = self.store
+        if store is None or not Store.find(self._before).is_writable:
+            return []
+
+        async def pages() -> AsyncIterator[list[str]]:
+            yield [id.decode() for id in await store.evaluate(ALL, [self._key])]
+
+        async def discard(id: str) -> None:
+            await store.evaluate(DISCARD, [self._key], id)
+
+        async def delete(ids: list[str]) -> int:
+            return await for_each(ids, discard)
+
+        what = "sessions in the index of effects"
+        return [Stock(what, store.contact, pages, delete, (StoreUnavailable,))]
 
     async def add(self, session_id: str, seconds: float) -> None:
         score = round(time.time() + seconds, 3)

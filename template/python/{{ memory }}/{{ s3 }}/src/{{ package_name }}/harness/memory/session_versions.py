@@ -10,12 +10,11 @@ from ..capability import Capability
 from ..modules import LoadModules
 from ..settings import CoreSettings
 from ..store.base import DurableStore, StoreUnavailable
-from ..store.s3 import LATEST, Bucket, S3Store
+from ..store.s3 import LATEST, Bucket, S3Store, Versions
 from .erase import Report
 from .session_erasure import SessionErasure
 
 KEPT = "old versions of sessions may remain in the bucket"
-Versions = list[dict[str, Any]]  # in the format of S3
 
 
 class SessionVersions(Capability):
@@ -38,7 +37,9 @@ class SessionVersions(Capability):
                 is_live = any(it["is_live"] for it in latest)
                 if newest and not is_live and await _actor(store, newest) == report.actor:
                     for version in versions:
-                        await store.run(partial(_delete, version))
+                        key = version["Key"]
+                        id = version["VersionId"]
+                        await store.run(partial(Bucket.delete_version, key=key, id=id))
                     count += 1
         except StoreUnavailable as error:
             report.notes.append(f"{KEPT}: {error}")
@@ -55,7 +56,7 @@ async def _sessions(store: S3Store) -> AsyncIterator[Versions]:
     pending: Versions = []
     markers: dict[str, str] = {}
     while True:  # each page has its own time limit
-        page = await store.run(partial(_list, prefix=store.root, markers=markers))
+        page = await store.run(partial(Bucket.versions, prefix=store.root, markers=markers))
         pending += sorted(page[0], key=lambda it: it["Key"])  # stable: newest first within a key
         groups = [(id, [*group]) for id, group in groupby(pending, session_of)]
         if page[1]:  # the last session may continue on the next page
@@ -66,20 +67,6 @@ async def _sessions(store: S3Store) -> AsyncIterator[Versions]:
         if not page[1]:
             return
         markers = page[1]
-
-
-def _list(bucket: Bucket, prefix: str, markers: dict[str, str]) -> tuple[Versions, dict[str, str]]:
-    page = bucket.s3.list_object_versions(Bucket=bucket.name, Prefix=prefix, **markers)
-    versions = [{**it, "is_object": True} for it in page.get("Versions", [])]
-    for it in versions:
-        it["is_live"] = it["IsLatest"] and not bucket.is_expired(page, it["LastModified"])
-    delete_markers = page.get("DeleteMarkers", [])
-    versions += [{**it, "is_object": False, "is_live": False} for it in delete_markers]
-    versions.sort(key=lambda it: it["LastModified"], reverse=True)
-    if not page["IsTruncated"]:
-        return versions, {}
-    names = {"NextKeyMarker": "KeyMarker", "NextVersionIdMarker": "VersionIdMarker"}
-    return versions, {names[name]: page[name] for name in names if page.get(name)}
 
 
 async def _actor(store: S3Store, version: dict[str, Any]) -> object:
@@ -94,8 +81,3 @@ async def _actor(store: S3Store, version: dict[str, Any]) -> object:
         return json.loads(await store.run(read))["app_data"]["actor"]
     except (ValueError, LookupError, TypeError, RecursionError):
         return None
-
-
-def _delete(version: dict[str, Any], bucket: Bucket) -> None:
-    selection = {"Key": version["Key"], "VersionId": version["VersionId"]}
-    bucket.s3.delete_object(Bucket=bucket.name, **selection)

@@ -1,0 +1,92 @@
+// The command `erase-project`, which erases all data of this project.
+
+import { createInterface } from 'node:readline/promises'
+import { parseArgs } from 'node:util'
+
+import type { Capability, LoadCapabilities } from '../capability.ts'
+import { CommandError, refuseErrors } from '../findings.ts'
+import { Declarations } from './capability.ts'
+import { type Keeper, ProjectErasure, REMAINS, RUNNING } from './erasure.ts'
+
+type Use = (erasure: ProjectErasure) => Promise<string[]>
+
+/**
+ * Erase all sessions, memories and other stored data of this project.
+ *
+ * Exit with status 1 if any remain; run the command again to erase the rest.
+ */
+export async function eraseProject(args: string[], load: LoadCapabilities): Promise<void> {
+  const options = {
+    yes: { type: 'string' },
+    unshared: { type: 'string', multiple: true },
+  } as const
+  const { yes, unshared = [] } = parseArgs({ args, options }).values
+  const declarations = (await load()).find((capability) => capability instanceof Declarations)!
+  refuseErrors(declarations.check())
+  const name = nameOf(declarations)
+  for (const id of unshared) {
+    if (declarations.project.collections.has(id)) continue
+    throw new CommandError(`There is no collection ${id}. Nothing was erased.`, 2)
+  }
+  if (yes !== undefined && yes !== name) throw new CommandError(refusal(yes, name), 2)
+  const [found, lines] = await run(load, unshared, (erasure) => erasure.count())
+  console.log([`Project ${name} has stored:`, ...lines].join('\n'))
+  if (found.isEmpty) {
+    console.log(`Nothing of project ${name} was erased: there is nothing to erase.`)
+    process.exitCode = Number(found.hasRemains)
+    return
+  }
+  console.log(`${REMAINS} ${RUNNING}`)
+  if (yes === undefined) {
+    const typed = (await ask(`Type ${name} to erase all this: `)).trim()
+    if (typed !== name) throw new CommandError(refusal(typed, name))
+  }
+  // New connections: a server may have closed the earlier connections meanwhile.
+  const [erased, report] = await run(load, unshared, (erasure) => erasure.erase())
+  console.log(report.join('\n'))
+  if (erased.hasRemains) {
+    throw new CommandError(`Data of project ${name} remains. Run the command again.`)
+  }
+  console.log(`Project ${name} is erased.`)
+}
+
+async function run(
+  load: LoadCapabilities,
+  unshared: string[],
+  use: Use,
+): Promise<[ProjectErasure, string[]]> {
+  const keepers = (await load()).filter(isKeeper)
+  try {
+    const stocks = await Promise.all(keepers.map((keeper) => keeper.projectStocks(unshared)))
+    const erasure = new ProjectErasure(stocks.flat())
+    return [erasure, await use(erasure)]
+  } finally {
+    for (const keeper of keepers) await keeper.close?.()
+  }
+}
+
+function isKeeper(capability: Capability): capability is Capability & Keeper {
+  return 'projectStocks' in capability
+}
+
+/** Return the id of the agent, and the value of {projectId} if it is set. */
+function nameOf({ project, settings }: Declarations): string {
+  const { projectId } = settings as { projectId?: string | null }
+  return [project.agentId, projectId].filter(Boolean).join('/')
+}
+
+/** Return the answer to a question; '' at the end of the input. */
+async function ask(question: string): Promise<string> {
+  const lines = createInterface({ input: process.stdin, output: process.stdout })
+  const end = Promise.withResolvers<string>()
+  lines.once('close', () => end.resolve(''))
+  try {
+    return await Promise.race([lines.question(question), end.promise])
+  } finally {
+    lines.close()
+  }
+}
+
+function refusal(typed: string, name: string): string {
+  return `'${typed}' is not the name of this project, ${name}. Nothing was erased.`
+}

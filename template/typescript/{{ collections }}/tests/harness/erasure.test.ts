@@ -1,0 +1,120 @@
+// The command `erase-project`: counts, failures, a second run, and data that must stay.
+
+import assert from 'node:assert/strict'
+import { describe, test } from 'node:test'
+
+import { eraseProject } from '../../src/harness/collections/commands.ts'
+import { Declarations } from '../../src/harness/collections/capability.ts'
+import { forEach, ProjectErasure, type Stock } from '../../src/harness/collections/erasure.ts'
+import { CommandError } from '../../src/harness/findings.ts'
+
+/** The place fails. */
+class Down extends Error {}
+
+/** A place with items. It fails after `limit` deletions. */
+class Shelf implements Stock {
+  readonly what = 'books'
+  readonly where = 'a shelf'
+  readonly note = 'it is dusty'
+  readonly failures = [Down]
+  readonly staysBecause: string
+  items: string[]
+  limit = 1000
+  /** After each list, one of them is stored. */
+  added: string[] = []
+
+  constructor(items: string[], staysBecause = '') {
+    this.items = items
+    this.staysBecause = staysBecause
+  }
+
+  async *pages(): AsyncGenerator<string[]> {
+    yield [...this.items]
+    const item = this.added.pop()
+    if (item !== undefined) this.items.push(item)
+  }
+
+  delete(names: string[]): Promise<number> {
+    return forEach(names, async (name) => {
+      if (this.limit === 0) throw new Down('no light')
+      this.limit--
+      this.items = this.items.filter((item) => item !== name)
+    })
+  }
+}
+
+describe('the erasure of a project', () => {
+  test('counts all items, then erases them', async () => {
+    const shelf = new Shelf(['a', 'b'])
+    const erasure = new ProjectErasure([shelf])
+    assert.deepEqual(await erasure.count(), ['  2 books in a shelf'])
+    assert.deepEqual(shelf.items, ['a', 'b'])
+    assert.equal(erasure.isEmpty, false)
+    assert.deepEqual(await erasure.erase(), ['2 books in a shelf erased', 'note: it is dusty'])
+    assert.deepEqual(shelf.items, [])
+    assert.equal(erasure.hasRemains, false)
+    const again = new ProjectErasure([shelf])
+    assert.deepEqual(await again.count(), ['  0 books in a shelf'])
+    assert.equal(again.isEmpty, true)
+  })
+
+  test('names the rest after a failure, and a second run erases it', async () => {
+    const shelf = new Shelf(['a', 'b', 'c'])
+    const other = new Shelf(['d'])
+    shelf.limit = 1
+    const erasure = new ProjectErasure([shelf, other])
+    const lines = await erasure.erase()
+    assert.ok(lines.includes('failed: books in a shelf: 2 remain: no light'))
+    assert.equal(erasure.hasRemains, true)
+    assert.deepEqual(other.items, [], 'the other place is erased')
+    shelf.limit = 1000
+    const again = new ProjectErasure([shelf, other])
+    assert.ok((await again.erase()).includes('2 books in a shelf erased'))
+    assert.equal(again.hasRemains, false)
+  })
+
+  test('reports the items of an agent that still runs', async () => {
+    const shelf = new Shelf(['a'])
+    shelf.added = Array.from({ length: 100 }, (_, number) => `new-${number}`)
+    const erasure = new ProjectErasure([shelf])
+    const failure = 'failed: books in a shelf: 1 remain: stop the agent, and run this again'
+    assert.ok((await erasure.erase()).includes(failure))
+    assert.equal(erasure.hasRemains, true)
+  })
+
+  test('keeps data that may belong to others', async () => {
+    const shelf = new Shelf(['a'], 'it is borrowed')
+    const erasure = new ProjectErasure([shelf])
+    const line = 'not erased: books in a shelf: it is borrowed'
+    assert.deepEqual(await erasure.count(), [line])
+    assert.equal(erasure.isEmpty, true)
+    assert.deepEqual(await erasure.erase(), [line])
+    assert.deepEqual(shelf.items, ['a'])
+    assert.equal(erasure.hasRemains, true)
+  })
+})
+
+describe('the command erase-project', () => {
+  const project = { agentId: 'apart', collections: new Map() }
+  const declarations = Object.create(Declarations.prototype, {
+    project: { value: project },
+    settings: { value: { projectId: 'apollo' } },
+    check: { value: () => [] },
+  })
+  const load = async () => [declarations]
+
+  for (const name of ['other', '', 'apart', 'Apart/apollo']) {
+    test(`rejects '${name}' as the name of project apart/apollo`, async () => {
+      const isRefusal = (error: unknown) =>
+        error instanceof CommandError &&
+        error.exitCode === 2 &&
+        error.message.endsWith('is not the name of this project, apart/apollo. Nothing was erased.')
+      await assert.rejects(eraseProject(['--yes', name], load), isRefusal)
+    })
+  }
+
+  test('rejects an unknown collection', async () => {
+    const args = ['--yes', 'apart/apollo', '--unshared', 'unknown']
+    await assert.rejects(eraseProject(args, load), CommandError)
+  })
+})

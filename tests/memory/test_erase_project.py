@@ -1,0 +1,118 @@
+"""`erase-project` erases a project's memories, and nothing of projects that share a memory."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.targets import Target
+from tests.memory.agents import PROJECT, Agent, Home, of
+
+OTHER = "/projects/gemini/facts"
+UNSHARED = ("--unshared", "notes", "--unshared", "team")
+
+
+def name_of(agent: Agent) -> str:
+    (file,) = (agent.home.folder / "agents").glob("*.agent.md")
+    return f"{file.name.partition('.')[0]}/{PROJECT}"
+
+
+def erase(agent: Agent, *words: str, name: str = "") -> subprocess.CompletedProcess[str]:
+    return agent.run("erase-project", "--yes", name or name_of(agent), *words)
+
+
+def fill(agent: Agent, who: str) -> None:
+    """A turn of this project, and a record of another project in the same memory."""
+    assert agent.chat(who).say("The tea is green.").turn == 1
+    agent.idle()
+    agent.service.remember(agent.team, f"/projects/{PROJECT}/facts/deep", "Deep.")
+    agent.service.remember(agent.team, OTHER, "Theirs.")
+
+
+@pytest.mark.usual("strands-python-valkey", "vercel-typescript-valkey", "strands-typescript-alone")
+def test_a_project_is_erased_and_a_project_in_the_same_memory_stays(agent: Agent, who: str) -> None:
+    fill(agent, who)
+    texts = agent.service.service.texts
+    for wrong in (name_of(agent).partition("/")[0], f"{name_of(agent)}x"):
+        done = erase(agent, name=wrong)
+        assert (done.returncode, done.stdout) == (2, ""), done
+        assert "Nothing was erased." in done.stderr
+    unknown = erase(agent, "--unshared", "unknown")
+    assert unknown.returncode == 2, unknown
+    assert agent.service.calls.count("ListMemoryRecords") == 0
+    assert len(texts(agent.team, f"/projects/{PROJECT}")) > 1
+
+    done = erase(agent)
+    assert done.returncode == 1, done
+    assert f" records of collection team of project {PROJECT} in " in done.stdout
+    assert "not erased: events of collection notes in " in done.stdout
+    assert "add --unshared notes" in done.stdout
+    assert texts(agent.team, f"/projects/{PROJECT}") == []
+    assert texts(agent.team, OTHER) == ["Theirs."]
+    assert texts(agent.notes, f"/users/{who}") != [], "another project may use them"
+    assert agent.said(agent.notes, who) != []
+    if agent.store:
+        assert agent.store.everything() == "{}"
+
+    done = erase(agent, *UNSHARED)
+    assert done.returncode == 0, done
+    assert "note: records of the last turns may still be extracted" in done.stdout
+    assert texts(agent.notes, "/users") == []
+    for memory in (agent.notes, agent.team):
+        assert agent.said(memory, who) == []
+    assert texts(agent.team, OTHER) == ["Theirs."], "a path that names another project"
+
+    again = erase(agent, *UNSHARED)
+    assert again.returncode == 0, again
+    assert "there is nothing to erase" in again.stdout
+
+
+@pytest.mark.usual("vercel-python-valkey", "strands-typescript-valkey")
+def test_a_failure_of_the_service_is_named_and_a_second_run_goes_on(agent: Agent, who: str) -> None:
+    fill(agent, who)
+    for _ in range(3):
+        deep = [f"Deep {number}." for number in range(90)]
+        agent.service.remember(agent.team, f"/projects/{PROJECT}/facts/deep", *deep)
+    agent.service.service.frail_tokens = True
+    agent.service.faults.deny("BatchDeleteMemoryRecords", where=of(agent.notes))
+    done = erase(agent, *UNSHARED)
+    assert done.returncode == 1, done
+    assert "failed: records of collection notes " in done.stdout
+    assert " remain: " in done.stdout
+    assert "Run the command again." in done.stderr
+    assert agent.service.service.texts(agent.team, f"/projects/{PROJECT}") == []
+    assert agent.service.service.texts(agent.notes, f"/users/{who}") != []
+    agent.service.faults.clear()
+    again = erase(agent, *UNSHARED)
+    assert again.returncode == 0, again
+    assert agent.service.service.texts(agent.notes, "/users") == []
+
+
+@pytest.mark.full
+@pytest.mark.usual("strands-python-valkey", "vercel-typescript-valkey")
+def test_a_service_that_is_down_does_not_keep_the_sessions(agent: Agent, who: str) -> None:
+    fill(agent, who)
+    agent.down()
+    done = erase(agent, *UNSHARED)
+    assert done.returncode == 1, done
+    assert "cannot be counted" in done.stdout
+    assert "failed: events of collection notes in " in done.stdout
+    if agent.store:
+        assert agent.store.everything() == "{}"
+    agent.up()
+    assert erase(agent, *UNSHARED).returncode == 0
+    assert agent.said(agent.notes, who) == []
+
+
+@pytest.mark.usual("vercel-python-alone", "strands-typescript-alone")
+def test_the_files_of_a_trial_are_erased(target: Target, tmp_path: Path) -> None:
+    home = Home(target, tmp_path)
+    for actor in ("robin", "olive:x"):
+        done = home.run("chat", "--actor", actor, typed="My cat is called Miso.\n")
+        assert done.returncode == 0, done
+    assert "Miso" in home.local()
+    asked = home.run("erase-project", typed="my-agent \n")
+    assert asked.returncode == 0, asked
+    assert "2 events of collection memories in .memory" in asked.stdout
+    assert "Miso" not in home.local()
+    assert "robin" not in home.local()
