@@ -12,6 +12,7 @@ from memory_project import MemoryClient, declare_memory, recorded_texts, stored,
 from script import Fail, Reply
 
 from my_agent.harness import memory
+from my_agent.harness.collections.erasure import ProjectErasure
 from my_agent.harness.collections.memory_backend import NamespaceConfig
 from my_agent.harness.contract import Turn, TurnRequest
 from my_agent.harness.echo_model import OfflineModel
@@ -30,6 +31,7 @@ from my_agent.harness.memory.hits import Hit, memory_block
 from my_agent.harness.memory.iam import make_policy
 from my_agent.harness.memory.namespaces import Namespace, Who, event_session, resolve
 from my_agent.harness.memory.policy import MemoryPolicy
+from my_agent.harness.memory.project_erasure import Owner, owner_of
 from my_agent.harness.memory.recall import MemoryTurn
 from my_agent.harness.memory.record import Recorder
 
@@ -400,6 +402,44 @@ def test_a_namespace_that_may_belong_to_others_is_not_erased(
     scope = erasure_scope(templates, Who(actor, "", "apollo"), ["s-1", "s-2"])
     assert list(scope.namespaces) == []
     assert scope.shared
+
+
+@pytest.mark.parametrize(
+    ("path", "templates", "owner"),
+    [
+        pytest.param("/p/apollo/", ["/p/{projectId}"], "this", id="the folder"),
+        pytest.param("/p/apollo/facts/ada/", ["/p/{projectId}/facts/{actorId}"], "this", id="deep"),
+        pytest.param("/u/ada/apollo/", ["/u/{actorId}/{projectId}"], "this", id="of an actor"),
+        pytest.param("/p/apollo2/", ["/p/{projectId}"], "other", id="a longer name"),
+        pytest.param("/p/gemini/apollo/", ["/p/{projectId}/{actorId}"], "other", id="an actor"),
+        pytest.param("/q/apollo/", ["/p/{projectId}"], "other", id="a folder of nobody"),
+        pytest.param("/u/ada/", ["/u/{actorId}", "/p/{projectId}"], "any", id="without a project"),
+        pytest.param("/p/apollo/", ["/p/{projectId}", "/p/{actorId}"], "any", id="or an actor"),
+        pytest.param("/p/apollo-1/", ["/p/{projectId}-{sessionId}"], "any", id="half a segment"),
+        pytest.param("/p/gemini/x/", ["/p/{projectId}", "/p/*"], "other", id="in a shared folder"),
+    ],
+)
+def test_only_records_that_name_the_project_belong_to_it(
+    path: str, templates: list[str], owner: str
+) -> None:
+    owners = {"this": Owner.THIS_PROJECT, "any": Owner.ANY_PROJECT, "other": Owner.OTHER}
+    assert owner_of(path, templates, "apollo") is owners[owner]
+
+
+async def test_erase_project_erases_the_file_of_a_trial() -> None:
+    client = offline_client()
+    await client.talk("ada", "I am Ada.")
+    await client.talk("bob", "I am Bob.")
+    erasure = ProjectErasure([client.long_term], [])
+    found = await erasure.count()
+    assert [line.split(" in ")[0] for line in found] == [
+        "  2 events of collection notes",
+        "  2 records of collection notes",
+    ]
+    await erasure.erase()
+    assert not erasure.has_remains
+    assert stored("actor") == []
+    assert stored("namespace") == []
 
 
 def policy_of(client: MemoryClient) -> Any:

@@ -563,6 +563,28 @@ def test_end_deletes_a_session() -> None:
     assert sessions("show", "s").exit_code == 1
 
 
+@pytest.mark.usefixtures("project")
+def test_erase_project_ends_all_sessions_of_the_agent_and_none_of_another(home: Home) -> None:
+    neighbor = Home(home.server, home.kind)
+    asyncio.run(say_three_prompts(neighbor))
+    wrong = run("erase-project", "--yes", neighbor.agent_id)
+    assert wrong.exit_code == 2
+    assert sessions("show", "s").exit_code == 0
+    erased = run("erase-project", "--yes", home.agent_id)
+    assert neighbor.read_snapshot()
+    if home.server.is_listing:
+        assert erased.exit_code == 0
+        assert f"Project {home.agent_id} is erased." in erased.stdout
+        assert sessions("show", "s").exit_code == 1
+        again = run("erase-project", "--yes", home.agent_id)
+        assert again.exit_code == 0
+        assert "there is nothing to erase" in again.stdout
+    else:
+        assert erased.exit_code == 1
+        assert "failed: sessions in " in erased.stdout
+        assert sessions("show", "s").exit_code == 0
+
+
 def test_files_leave_the_snapshot_and_come_back() -> None:
     long = "QUJD" * 200
     values = {

@@ -9,6 +9,7 @@ import { afterEach, beforeEach, describe, test, type TestContext } from 'node:te
 import type { Settings } from '../../src/harness/enabled.ts'
 import { Declarations } from '../../src/harness/collections/capability.ts'
 import { loadProject } from '../../src/harness/collections/check.ts'
+import { ProjectErasure } from '../../src/harness/collections/erasure.ts'
 import { AgentCore } from '../../src/harness/memory/agentcore.ts'
 import {
   type MemoryEvent,
@@ -22,6 +23,7 @@ import { LocalMemory } from '../../src/harness/memory/local.ts'
 import { LongTermMemory } from '../../src/harness/memory/long_term.ts'
 import { add, search } from '../../src/harness/memory/index.ts'
 import { resolve } from '../../src/harness/memory/namespaces.ts'
+import { ownerOf } from '../../src/harness/memory/project_erasure.ts'
 import { splitUtterances } from '../../src/harness/memory/record.ts'
 import { RetryQueue } from '../../src/harness/memory/retry_queue.ts'
 import { OfflineModel } from '../../src/harness/echo_model.ts'
@@ -403,6 +405,39 @@ describe('erasing an actor', () => {
 
   test('keeps a namespace of an actor with a slash', () => {
     assert.deepEqual(erasedWith('team/alice', '/users/{actorId}'), [])
+  })
+})
+
+describe('erasing a project', () => {
+  const cases: [path: string, owner: string, ...templates: string[]][] = [
+    ['/p/apollo/', 'this', '/p/{projectId}'],
+    ['/p/apollo/facts/ada/', 'this', '/p/{projectId}/facts/{actorId}'],
+    ['/u/ada/apollo/', 'this', '/u/{actorId}/{projectId}'],
+    ['/p/apollo2/', 'other', '/p/{projectId}'],
+    ['/p/gemini/apollo/', 'other', '/p/{projectId}/{actorId}'],
+    ['/q/apollo/', 'other', '/p/{projectId}'],
+    ['/u/ada/', 'any', '/u/{actorId}', '/p/{projectId}'],
+    ['/p/apollo/', 'any', '/p/{projectId}', '/p/{actorId}'],
+    ['/p/apollo-1/', 'any', '/p/{projectId}-{sessionId}'],
+    ['/p/gemini/x/', 'other', '/p/{projectId}', '/p/*'],
+  ]
+  for (const [path, owner, ...templates] of cases) {
+    test(`finds the owner of ${path} in ${templates.join(' and ')}`, () => {
+      assert.equal(ownerOf(path, templates, 'apollo'), owner)
+    })
+  }
+
+  test('erases the file of a trial', async () => {
+    const agent = new Agent([reply('one'), reply('two')])
+    await agent.say('I am alice.', 'alice')
+    await agent.say('I am bob.', 'bob')
+    const erasure = new ProjectErasure(await agent.longTerm.projectStocks([]))
+    const found = (await erasure.count()).map((line) => line.split(' in ')[0])
+    const expected = ['  2 events of collection notes', '  2 records of collection notes']
+    assert.deepEqual(found, expected)
+    await erasure.erase()
+    assert.equal(erasure.hasRemains, false)
+    assert.deepEqual(await new LocalMemory('notes', []).actors(), [])
   })
 })
 

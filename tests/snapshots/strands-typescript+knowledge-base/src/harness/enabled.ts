@@ -25,6 +25,14 @@ export const OPTIONS: Record<'check' | 'serve', Record<string, Option>> = {
 
 export const COMMANDS: Record<string, Command<Settings>> = {
   // A command imports its module when it runs.
+  'erase-project': {
+    takes: '[--yes NAME]',
+    does: 'erase all sessions, memories and other stored data of this project',
+    run: async (args, app) => {
+      const { eraseProject } = await import('./collections/commands.ts')
+      await eraseProject(args, () => app.loadCapabilities())
+    },
+  },
   forget: {
     takes: '--actor ID [--json]',
     does: "erase an actor's sessions, events and records",

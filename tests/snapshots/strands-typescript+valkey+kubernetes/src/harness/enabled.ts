@@ -33,6 +33,14 @@ export const COMMANDS: Record<string, Command<Settings>> = {
       await sessions(args, () => app.loadCapabilities())
     },
   },
+  'erase-project': {
+    takes: '[--yes NAME]',
+    does: 'erase all sessions, memories and other stored data of this project',
+    run: async (args, app) => {
+      const { eraseProject } = await import('./collections/commands.ts')
+      await eraseProject(args, () => app.loadCapabilities())
+    },
+  },
 }
 
 /** Import and return the capability classes. A late import keeps `--help` fast. */

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import click
 
 from .capability import Capability
+from .collections.commands import erase_project
 from .collections.settings import AGAINST_OPTION
 from .extraction.settings import ExtractionSettings
 from .memory.commands import forget, iam
@@ -18,7 +19,7 @@ class Settings(MemorySettings, ExtractionSettings):
     project_name = "my-agent"
 
 
-COMMANDS: list[click.Command] = [forget, iam]
+COMMANDS: list[click.Command] = [erase_project, forget, iam]
 OPTIONS: dict[str, list[click.Parameter]] = {
     "check": [AGAINST_OPTION],
     "serve": [],

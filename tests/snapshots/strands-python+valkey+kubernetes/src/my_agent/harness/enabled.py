@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import click
 
 from .capability import Capability
+from .collections.commands import erase_project
 from .collections.settings import AGAINST_OPTION
 from .store.commands import sessions
 from .store.settings import StoreSettings
@@ -18,7 +19,7 @@ class Settings(ValkeySettings, StoreSettings):
     project_name = "my-agent"
 
 
-COMMANDS: list[click.Command] = [sessions]
+COMMANDS: list[click.Command] = [erase_project, sessions]
 OPTIONS: dict[str, list[click.Parameter]] = {
     "check": [AGAINST_OPTION],
     "serve": [],

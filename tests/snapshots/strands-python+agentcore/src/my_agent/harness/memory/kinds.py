@@ -24,7 +24,7 @@ class Kind(Protocol):
 
     @staticmethod
     def erasure_statements(collection: Collection, arn: str) -> list[Named]:
-        """Return the additional IAM statements of `forget`, by purpose."""
+        """Return the additional IAM statements of an erasure, by purpose."""
 
     def open(self, collection: Collection) -> Memory:
         """Return the memory of a collection, without network calls."""

@@ -1,0 +1,111 @@
+"""The command `erase-project`: counts, failures, a second run, and data that must stay."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from client import run
+
+from my_agent.harness.collections.erasure import ProjectErasure, Stock, for_each
+
+
+class Down(Exception):
+    """The place fails."""
+
+
+class Shelf:
+    """A place with items, as a capability. It fails after `limit` deletions."""
+
+    def __init__(self, *items: str, stays_because: str = "") -> None:
+        self.items = [*items]
+        self.limit = 1000
+        self.added: list[str] = []  # after each list, one of them is stored
+        self.stays_because = stays_because
+
+    def project_stocks(self, unshared: Any) -> list[Stock]:
+        why = self.stays_because
+        return [Stock("books", "a shelf", self.pages, self.delete, (Down,), why, "it is dusty")]
+
+    async def pages(self) -> AsyncIterator[list[str]]:
+        yield [*self.items]
+        if self.added:
+            self.items.append(self.added.pop())
+
+    async def delete(self, names: list[str]) -> int:
+        return await for_each(names, self.delete_one)
+
+    async def delete_one(self, name: str) -> None:
+        if self.limit == 0:
+            raise Down("no light")
+        self.limit -= 1
+        self.items.remove(name)
+
+
+async def test_all_items_are_counted_then_erased() -> None:
+    shelf = Shelf("a", "b")
+    erasure = ProjectErasure([shelf], [])
+    assert await erasure.count() == ["  2 books in a shelf"]
+    assert shelf.items == ["a", "b"]
+    assert not erasure.is_empty
+    assert await erasure.erase() == ["2 books in a shelf erased", "note: it is dusty"]
+    assert shelf.items == []
+    assert not erasure.has_remains
+    again = ProjectErasure([shelf], [])
+    assert await again.count() == ["  0 books in a shelf"]
+    assert again.is_empty
+
+
+async def test_a_failure_names_the_rest_and_a_second_run_erases_it() -> None:
+    shelf = Shelf("a", "b", "c")
+    other = Shelf("d")
+    shelf.limit = 1
+    erasure = ProjectErasure([shelf, other], [])
+    lines = await erasure.erase()
+    assert "failed: books in a shelf: 2 remain: no light" in lines
+    assert erasure.has_remains
+    assert other.items == [], "the other place is erased"
+    shelf.limit = 1000
+    again = ProjectErasure([shelf, other], [])
+    assert "2 books in a shelf erased" in await again.erase()
+    assert not again.has_remains
+
+
+async def test_items_of_an_agent_that_still_runs_are_reported() -> None:
+    shelf = Shelf("a")
+    shelf.added = [f"new-{number}" for number in range(100)]
+    erasure = ProjectErasure([shelf], [])
+    lines = await erasure.erase()
+    assert "failed: books in a shelf: 1 remain: stop the agent, and run this again" in lines
+    assert erasure.has_remains
+
+
+async def test_data_that_may_belong_to_others_stays() -> None:
+    shelf = Shelf("a", stays_because="it is borrowed")
+    erasure = ProjectErasure([shelf], [])
+    assert await erasure.count() == ["not erased: books in a shelf: it is borrowed"]
+    assert erasure.is_empty
+    assert await erasure.erase() == ["not erased: books in a shelf: it is borrowed"]
+    assert shelf.items == ["a"]
+    assert erasure.has_remains
+
+
+@pytest.mark.usefixtures("apart")
+@pytest.mark.parametrize("name", ["other", "", "Apart"])
+def test_a_wrong_name_is_an_error(name: str) -> None:
+    result = run("erase-project", "--yes", name)
+    assert result.exit_code == 2
+    assert f"{name!r} is not the name of this project, apart. Nothing was erased." in result.output
+
+
+@pytest.mark.usefixtures("apart")
+def test_an_unknown_collection_is_an_error() -> None:
+    result = run("erase-project", "--yes", "apart", "--unshared", "unknown")
+    assert result.exit_code == 2
+
+
+def test_a_project_without_stored_data_is_erased(apart: Path) -> None:
+    assert apart.exists()
+    result = run("erase-project", "--yes", "apart")
+    assert result.exit_code == 0
+    assert "there is nothing to erase" in result.stdout
