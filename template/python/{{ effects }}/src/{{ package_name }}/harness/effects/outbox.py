@@ -17,6 +17,7 @@ from typing import Any, Literal, Protocol
 from uuid import uuid4
 
 from ..contract import AgentError, Turn
+from ..deadline import is_cancelled
 from ..log import describe, log_unexpected, place_of
 from ..sessions.sessions import LastTurn, Session, Sessions, Stage
 from .functions import FUNCTIONS, Effect, EffectFunction, Rejected, canonical
@@ -318,8 +319,7 @@ class Outbox:
             async with asyncio.timeout(self.settings.effect_timeout_seconds):
                 return await work
         except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task and task.cancelling():  # the process ends
+            if is_cancelled():  # the process ends
                 raise
             message = "The function was cancelled."
             raise Interrupted(message).with_traceback(error.__traceback__) from error
