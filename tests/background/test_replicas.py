@@ -441,6 +441,22 @@ def test_without_valkey_only_the_replica_that_runs_the_turn_serves_readers(
     assert chat.stop(two.server) is False
 
 
+def test_without_valkey_another_replica_does_not_say_that_it_stopped_a_turn(
+    s3_agents: Agents, provider: Provider, gate: threading.Event
+) -> None:
+    one, two = s3_agents.pair()
+    page, text = Page(one.server), unique("Hello")
+    provider.script(text, ["Slow, ", Hold(gate), "but sure."])
+    page.act({"do": "leave", "text": text})
+    path = f"/api/chat/{page.id}/stream"
+    reply = two.server.send(None, method="DELETE", path=path).reply()
+    assert_failed(reply, 409, "turn_elsewhere", page.id)
+    reader = one.server.send(None, method="GET", path=path)
+    assert reader.head().status == 200
+    assert one.server.send(None, method="DELETE", path=path).reply().status == 204
+    assert b'{"type":"abort"}' in reader.reply().body
+
+
 def test_a_replica_serves_the_last_events_if_the_first_were_dropped(
     agents: Agents, provider: Provider
 ) -> None:

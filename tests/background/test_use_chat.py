@@ -4,9 +4,12 @@ import json
 import threading
 import time
 from typing import Any
+from urllib.parse import quote
+
+import pytest
 
 from tests.background.follower import Background, end_of_head
-from tests.conformance.client import ACTOR, KEY, Exchange
+from tests.conformance.client import ACTOR, KEY, SESSION, Exchange
 from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet, Server
 from tests.conformance.steps import Hold
@@ -89,6 +92,28 @@ def test_delete_stops_the_turn(server: Server, provider: Provider, gate: threadi
     assert server.get(stream_of(page)).status == 204
     assert page.history() == []
     assert server.send(None, method="DELETE", path=stream_of(page)).reply().status == 204
+
+
+SLASHES = "agents/ada/the-chat-about-the-order-of-tea"
+
+
+@pytest.mark.parametrize("is_raw", [False, True], ids=["encoded", "as useChat sends it"])
+def test_the_id_of_a_chat_may_contain_slashes(
+    server: Server, provider: Provider, gate: threading.Event, is_raw: bool
+) -> None:
+    page, text = Page(server), unique("Hello")
+    page.id = f"{SLASHES}/{page.id}"
+    provider.script(text, ["Slow, ", Hold(gate), "but sure."])
+    page.act({**LEAVE, "text": text})
+    id = page.id if is_raw else quote(page.id, safe="")
+    path = f"/api/chat/{id}/stream"
+    reader = server.send(None, method="GET", path=path)
+    assert (reader.head().status, reader.head().headers[SESSION]) == (200, page.id)
+    reply = server.get(f"/invocations/{id}/events")
+    assert (reply.status, reply.error) == (409, "turn_elsewhere")
+    assert quote(page.id, safe="") in reply.json["error"]["message"]
+    assert server.send(None, method="DELETE", path=path).reply().status == 204
+    assert parts_of(reader)[-1] == {"type": "abort"}
 
 
 def test_another_actor_resumes_and_stops_nothing(

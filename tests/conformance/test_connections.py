@@ -232,6 +232,7 @@ REFUSED = {
     "one bare line feed": HEAD + b"X-Other: 1\n" + SIZE + b"\r\n" + BODY,
     "a bare line feed in a chunk": HEAD + CHUNKED + b"\r\n" + CHUNKS.replace(b"\r\n", b"\n", 1),
     "a bare line feed at the end": HEAD + CHUNKED + b"\r\n" + CHUNKS[:-2] + b"\n",
+    "large extensions of a chunk": HEAD + CHUNKED + b"\r\n1;" + b"a" * 20_000,
     "a folded header": HEAD + b"X-Other: 1\r\n 2\r\n" + SIZE + b"\r\n" + BODY,
     "version 1.2": HEAD.replace(b"1.1", b"1.2") + SIZE + b"\r\n" + BODY,
     "version 3.0": HEAD.replace(b"1.1", b"3.0") + SIZE + b"\r\n" + BODY,

@@ -219,6 +219,23 @@ def test_parameters_bring_a_vpc_and_an_endpoint_that_stays() -> None:
     assert "Stable" in stack.resources
 
 
+def test_an_issuer_has_its_documents_elsewhere() -> None:
+    """As the issuer of Azure AD B2C: AgentCore reads the document, and the agent the key set."""
+    issuer = "https://contoso.b2clogin.com/11111111-2222-3333-4444-555555555555/v2.0/"
+    policy = "https://contoso.b2clogin.com/contoso.onmicrosoft.com/b2c_1_in"
+    document = f"{policy}/v2.0/.well-known/openid-configuration"
+    keys = f"{policy}/discovery/v2.0/keys"
+    given = {"AuthIssuer": issuer, "AuthAudience": "my-agent", "AuthAudienceClaim": "aud"}
+    places = {"AuthDiscoveryUrl": document, "AuthJwksUri": keys}
+    stack = Stack(project_of("auth"), Image=IMAGE, **given, **places)
+    operation = CONTROL.operation_model("CreateAgentRuntime")
+    created = request(operation.input_shape, stack.properties("Runtime"))
+    jwt = {"discoveryUrl": document, "allowedAudience": ["my-agent"]}
+    assert created["authorizerConfiguration"] == {"customJWTAuthorizer": jwt}
+    assert stack.environment["AUTH_ISSUER"] == issuer
+    assert stack.environment["AUTH_JWKS_URI"] == keys
+
+
 @pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RENDERS)

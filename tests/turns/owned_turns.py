@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import owned_tools as module
@@ -152,6 +152,40 @@ async def test_to_cancel_the_task_cancels_the_turn() -> None:
     with pytest.raises(asyncio.CancelledError):
         await running
     assert observer.seen == ["before running", "around cancelled", "ended cancelled"]
+    assert (await client.say(session="s")).turn == 1
+
+
+class IgnoredCancellation(Wait):
+    """A model whose client loses the cancellation of its turn."""
+
+    async def wait(self) -> None:
+        with suppress(asyncio.CancelledError):
+            await super().wait()
+
+
+class OwnCancellation(Wait):
+    """A model whose client raises CancelledError itself."""
+
+    async def wait(self) -> None:
+        raise asyncio.CancelledError
+
+
+async def test_a_cancelled_turn_ends_even_if_the_client_of_the_model_ignores_it() -> None:
+    wait = IgnoredCancellation(asyncio.Event())
+    client, _ = observed([Reply("Half"), wait, Reply("more")], Reply("ok"))
+    running = client.runtime.spawn(TurnRequest("s", "Hello."))
+    await wait.reached.wait()
+    await asyncio.sleep(0.05)
+    running.cancel()
+    assert (await asyncio.wait({running}, timeout=10))[0]
+    assert (await client.say(session="s")).status == 200
+
+
+async def test_a_turn_ends_if_the_client_of_the_model_cancels_itself() -> None:
+    client, _ = observed([Reply("Half"), OwnCancellation(asyncio.Event())], Reply("ok"))
+    running = client.runtime.spawn(TurnRequest("s", "Hello."))
+    assert (await asyncio.wait({running}, timeout=10))[0]
+    assert await error_of(running) in {"model_failed", "internal_error"}
     assert (await client.say(session="s")).turn == 1
 
 

@@ -85,7 +85,11 @@ export function route(handler: Handler, options: RouteOptions = {}): Route {
   return { ...options, handler }
 }
 
-/** Routes by method and path, as in `GET /orders/{id}`; `{id}` matches one segment. */
+/**
+ * Routes by method and path, as in `GET /orders/{id}`.
+ *
+ * `{id}` matches one segment, `{id:path}` several.
+ */
 export type Routes = Readonly<Record<string, Handler | Route>>
 
 const HARNESS_ROUTES = ['POST /invocations', 'GET /ping']

@@ -1,4 +1,4 @@
-"""A time limit that does not count pauses of this process."""
+"""A time limit that does not count pauses of this process, and cancellation."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -33,3 +33,9 @@ async def time_limit(seconds: float) -> AsyncIterator[asyncio.Timeout]:
             yield limit
     finally:
         timer.cancel()
+
+
+def is_cancelled() -> bool:
+    """Whether the current task is cancelled, and not only a task that it awaits."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -61,7 +61,10 @@ class RoutesModule(Protocol):
 
     @property
     def ROUTES(self) -> Mapping[str, Handler | Route]:
-        """The routes by method and path, as in `GET /orders/{id}`; `{id}` matches one segment."""
+        """The routes by method and path, as in `GET /orders/{id}`.
+
+        `{id}` matches one segment, `{id:path}` several.
+        """
 
 
 @dataclass(frozen=True)

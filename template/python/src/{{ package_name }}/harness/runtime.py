@@ -28,7 +28,7 @@ from .contract import (
     check_prompt,
     discard,
 )
-from .deadline import time_limit
+from .deadline import is_cancelled, time_limit
 from .file_urls import check_urls, fetch_files
 from .files import FORMATS, check_files
 from .findings import Finding, refuse_errors
@@ -327,12 +327,6 @@ def _raise_if_cancelled(error: asyncio.CancelledError) -> None:
     if is_cancelled():
         raise error
     log_unexpected(error)
-
-
-def is_cancelled() -> bool:
-    """Whether the current task is cancelled, and not only a task that it awaits."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 async def _leave(context: AbstractAsyncContextManager[None], *failure: Any) -> None:

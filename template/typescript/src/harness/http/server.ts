@@ -194,11 +194,17 @@ function patternOf(name: string): string {
 function paramsOf(pattern: string, path: string): Record<string, string> | undefined {
   const parts = pattern.split('/')
   const segments = path.split('/')
+  const start = parts.findIndex((part) => part.endsWith(':path}'))
+  const count = segments.length - parts.length + 1
+  if (start >= 0 && count > 1) {
+    const joined = segments.slice(start, start + count).join('/')
+    segments.splice(start, count, joined)
+  }
   if (parts.length !== segments.length) return undefined
   const params: Record<string, string> = {}
   for (const [index, part] of parts.entries()) {
     const segment = segments[index]!
-    const name = /^\{(\w+)\}$/.exec(part)?.[1]
+    const name = /^\{(\w+)(:path)?\}$/.exec(part)?.[1]
     if (name === undefined ? part !== segment : segment === '') return undefined
     if (name !== undefined) params[name] = segment
   }

@@ -16,6 +16,7 @@ import { type Index, Outbox, type Outcome } from '../../src/harness/effects/outb
 import type { Call } from '../../src/harness/effects/records.ts'
 import type { EffectSettings } from '../../src/harness/effects/settings.ts'
 import type { SessionStore } from '../../src/harness/sessions/session_store.ts'
+import type { Stage } from '../../src/harness/sessions/sessions.ts'
 import { type AgentResponse, captureLog, Client, run, SESSION, until } from './client.ts'
 import { Clock } from './clock.ts'
 import { Receiver } from './receiver.ts'
@@ -27,6 +28,17 @@ const PAY_AGAIN = toolCall('pay', { order: '7' }, 'other')
 const PAY_OTHER = toolCall('pay', { order: '8' })
 const SEND = toolCall('send', { to: 'ada' })
 const TICKET = toolCall('ticket', { title: 'Lamp' }, 'ticket')
+const SCHEDULED: Partial<Call> = {
+  key: 'k',
+  kind: 'after_commit',
+  tool: 'send',
+  arguments: { to: 'ada' },
+  digest: '',
+  turn: 1,
+  identity: 'turn 1',
+  status: 'scheduled',
+  at: 0,
+}
 const BROKEN = fail(new Error('broken'))
 
 let receiver: Receiver
@@ -142,11 +154,17 @@ function stopWatching(context: TestContext): () => void {
 
 describe('a scheduled call', () => {
   test('runs after the commit, and the next turn shows its result', async () => {
+    const gate = Promise.withResolvers<void>()
+    receiver.gate = gate.promise
     const client = makeClient([SEND, reply('It will be sent.'), reply('It was sent.')])
     assert.equal((await say(client)).turn, 1)
     assert.match(await stored(client), /Scheduled/)
+    await until(() => receiver.begun === 1)
+    const outcomes = outboxOf(client).outcomesOf('s')
+    gate.resolve()
     await finish(client)
     assert.equal(receiver.count('send'), 1)
+    assert.notEqual(outboxOf(client).outcomesOf('s'), outcomes) // it forgets saved outcomes
     const { text } = await client.stream('Was it sent?', { session: 's' })
     assert.match(text, /event: data\ndata: \{"name":"effect"/)
     assert.match(text, /"status":"done","result":"send 1"/)
@@ -155,6 +173,22 @@ describe('a scheduled call', () => {
     await say(client)
     await finish(client)
     assert.equal(receiver.count('send'), 1)
+  })
+
+  test('is in the index again when its turn waited for an approval', async (context) => {
+    stopWatching(context)
+    const client = makeClient([reply('Sent.')])
+    const outbox = outboxOf(client)
+    const added: string[] = []
+    outbox.index = { ...indexOf(() => true), add: async (id) => void added.push(id) }
+    const begin = outbox.begin.bind(outbox)
+    context.mock.method(outbox, 'begin', (stage: Stage) => {
+      stage.turn.kept.effects = { scheduled: [SCHEDULED], used: [] }
+      begin(stage)
+    })
+    assert.equal((await say(client)).turn, 1)
+    assert.deepEqual(added, ['s'])
+    assert.deepEqual(receiver.calls, [])
   })
 
   test('of a failed turn does not run', async () => {
@@ -177,6 +211,20 @@ describe('a scheduled call', () => {
     const tools = receiver.calls.map(([tool]) => tool)
     assert.deepEqual(tools, ['send', 'send', 'send', 'ticket'])
     assert.equal(new Set(receiver.calls.map(([, key]) => key)).size, 2)
+  })
+
+  test('is retried when its function rejects without an error', async (context) => {
+    receiver.errors.push(undefined)
+    const clock = new Clock(context)
+    const client = makeClient([SEND, reply('Done.')])
+    await say(client)
+    await until(() => {
+      clock.advance(1)
+      return receiver.calls.length === 2
+    })
+    await finish(client)
+    const [call] = await callsOf(client)
+    assert.equal(call?.status, 'done')
   })
 
   const failures: [Error, string][] = [
@@ -404,12 +452,19 @@ describe('a call in the turn', () => {
     assert.deepEqual(await callsOf(client), [])
   })
 
-  test('runs again after an error if it had no effect', async () => {
-    receiver.errors.push(new Error('reset'))
-    const client = makeClient([PAY, PAY, reply('ok')])
-    assert.equal((await say(client)).turn, 1)
-    assert.equal(receiver.count('pay'), 2)
-  })
+  for (const error of [new Error('reset'), undefined]) {
+    test(`runs again after the error ${error} if it had no effect`, async () => {
+      receiver.errors.push(error)
+      const client = makeClient([PAY, PAY, reply('ok')])
+      const chunks = await client.takeTurn('Do it.', 's')
+      const results = chunks.filter((chunk) => typeof chunk === 'object' && 'isError' in chunk)
+      assert.deepEqual(
+        results.map(({ isError }) => isError),
+        [true, false],
+      )
+      assert.equal(receiver.count('pay'), 2)
+    })
+  }
 
   test('is refused after an unknown outcome until a person settles it', async (context) => {
     const log = captureLog(context)

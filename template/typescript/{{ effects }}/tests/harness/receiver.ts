@@ -6,7 +6,7 @@ import type { Effect } from '../../src/harness/effects/index.ts'
 export class Receiver {
   /** The tool and the key of each call. */
   readonly calls: [tool: string, key: string][] = []
-  readonly errors: Error[] = []
+  readonly errors: unknown[] = []
   /** Results by key, for `reconcile`. */
   readonly results = new Map<string, string>()
   hasReconcile = true
@@ -21,8 +21,7 @@ export class Receiver {
     this.begun++
     await this.gate
     this.calls.push([tool, key])
-    const error = this.errors.shift()
-    if (error) throw error
+    if (this.errors.length > 0) throw this.errors.shift()
     const result = `${tool} ${this.calls.length}${this.ending}`
     this.results.set(key, result)
     return result

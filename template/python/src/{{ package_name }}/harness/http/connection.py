@@ -19,6 +19,7 @@ from ..contract import AgentError
 
 # As in Node, which uses the same parser. Trailers have the same limit.
 MAX_HEAD_BYTES = 16_384
+HEAD_END = b"\r\n\r\n"
 CHUNK_FRAME = 12  # uncounted bytes around each chunk
 
 
@@ -79,6 +80,15 @@ class Connection(HttpToolsProtocol):
         if self.is_refused:  # closes after the earlier answers
             return
         self._unset_keepalive_if_required()
+        start = 0
+        while start < len(data) and not self.is_refused:
+            # Parse a head alone, because its end resets `overhead`, which counts the rest.
+            head_end = -1 if self.is_in_body else data.find(HEAD_END, start)
+            end = len(data) if head_end < 0 else head_end + len(HEAD_END)
+            self._parse(data[start:end])
+            start = end
+
+    def _parse(self, data: bytes) -> None:
         self.overhead += len(data)
         while data:
             try:
@@ -126,6 +136,7 @@ class Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self.overhead = 0
+        self.is_in_body = False
         if not self.parser.should_upgrade():
             super().on_message_complete()
 

@@ -24,6 +24,7 @@ from .contract import (
     refuse_options,
     value_of,
 )
+from .deadline import is_cancelled
 from .file_parts import files_in, media_types_in, sendable, to_parts
 from .log import describe, place_of
 from .messages import (
@@ -177,6 +178,8 @@ class TurnAgent(ai.Agent):
                     sent = context.model_copy(update={"messages": messages})
                     async with ai.stream(context=sent) as stream:
                         async for event in stream:
+                            if is_cancelled():  # the model's client has ignored it
+                                raise asyncio.CancelledError
                             has_begun = has_begun or not isinstance(event, ai.events.StreamStart)
                             if has_begun:
                                 self.turn.model = self.turn.model or self.settings.model
@@ -184,6 +187,11 @@ class TurnAgent(ai.Agent):
                             if isinstance(event, ai.events.StreamEnd):
                                 reason = event.finish_reason
                     answer = stream.message
+                except asyncio.CancelledError as error:
+                    if is_cancelled():
+                        raise
+                    # The SDK would wait for an event after this error.
+                    raise AgentError("model_failed", detail=describe(error)) from None
                 except Exception as error:
                     if has_begun:
                         raise

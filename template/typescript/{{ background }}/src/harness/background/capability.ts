@@ -68,7 +68,7 @@ export class Background extends Capability<BackgroundSettings> {
       const actor = readActor(request, this.runtime)
       await answer(response, () => this.#follow(request, response, sessionId, actor))
     }
-    return { 'GET /invocations/{session}/events': follow }
+    return { 'GET /invocations/{session:path}/events': follow }
   }
 
   override around(turn: Turn, run: () => Promise<unknown>): Promise<unknown> {
@@ -165,6 +165,11 @@ export class Background extends Capability<BackgroundSettings> {
     return false
   }
 
+  /** Whether another replica may run turns that this replica cannot find. */
+  get mayRunElsewhere(): boolean {
+    return this.shared === null && !(this.runtime.sessions.store instanceof InProcess)
+  }
+
   /** Cancel the matching turns of this process, and return whether any was running. */
   stopHere(isMatch: (running: Recording) => boolean): boolean {
     const matches = [...this.#running.keys()].filter(({ recording }) => {
@@ -233,14 +238,12 @@ export class Background extends Capability<BackgroundSettings> {
     }
     const recording = await this.find(sessionId, actor)
     if (!recording) {
-      const { sessions } = this.runtime
-      const { last } = await sessions.read(sessionId, actor)
-      const isLocal = this.shared !== null || sessions.store instanceof InProcess
-      if (last && !isLocal) throw new BackgroundError('turn_elsewhere')
+      const { last } = await this.runtime.sessions.read(sessionId, actor)
+      if (last && this.mayRunElsewhere) throw new BackgroundError('turn_elsewhere')
       throw new AgentError('not_found', NOTHING)
     }
     if (recording.format === 'chat') {
-      const place = `GET /api/chat/${sessionId}/stream`
+      const place = `GET /api/chat/${encodeURIComponent(sessionId)}/stream`
       const message = `This turn belongs to useChat: follow it with ${place}.`
       throw new BackgroundError('turn_elsewhere', message)
     }

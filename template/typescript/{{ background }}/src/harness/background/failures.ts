@@ -22,6 +22,9 @@ const FAILURES = {
   ],
 } as const
 
+/** The last part of a stopped turn of useChat. */
+const ABORT = { type: 'abort' }
+
 /** The end of a stream of useChat. */
 export const DONE = 'data: [DONE]\n\n'
 
@@ -52,7 +55,7 @@ export function formatError(format: Format, error: BackgroundError | AgentError)
   const { type, message } = error
   if (format === 'events') return errorEvent(serialize({ error: { type, message } }))
   const errorText = `${type}: ${message}`
-  const part = type === 'turn_stopped' ? { type: 'abort' } : { type: 'error', errorText }
+  const part = type === 'turn_stopped' ? ABORT : { type: 'error', errorText }
   return `data: ${serialize(part)}\n\n${DONE}`
 }
 

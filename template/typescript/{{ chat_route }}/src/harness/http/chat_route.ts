@@ -61,7 +61,9 @@ export class ChatRoute extends Capability {
       response.writeHead(204, { 'Cache-Control': 'no-store' }).end()
     }
 
-    return { 'GET /api/chat': get, 'POST /api/chat': post, 'GET /api/chat/{id}/stream': resume }
+    const path = '/api/chat'
+    const stream = `GET ${path}/{id:path}/stream`
+    return { [`GET ${path}`]: get, [`POST ${path}`]: post, [stream]: resume }
   }
 }
 

@@ -607,7 +607,8 @@ function asJson(result: unknown): unknown {
   }
 }
 
-async function isAbortedWithin(signal: AbortSignal, seconds: number): Promise<boolean> {
+/** Wait for a signal or `seconds`; return whether the signal has aborted. */
+export async function isAbortedWithin(signal: AbortSignal, seconds: number): Promise<boolean> {
   const { promise, resolve } = Promise.withResolvers<void>()
   const wake = () => resolve()
   const timer = setTimeout(wake, seconds * 1000)

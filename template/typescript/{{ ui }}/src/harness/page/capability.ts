@@ -23,7 +23,7 @@ const POLICY =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
   "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
   "require-trusted-types-for 'script'; trusted-types 'none'"
-const STOP = 'DELETE /api/chat/{id}/stream' // of turns that continue after their page has left
+const STOP = 'DELETE /api/chat/{id:path}/stream' // of turns that continue after their page has left
 const HEADERS = {
   'Content-Security-Policy': POLICY,
   'X-Content-Type-Options': 'nosniff',

@@ -5,11 +5,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp
 
 from ..capability import Capability, Routes
-from ..contract import SESSION_HEADER, AgentError, Turn
+from ..contract import NO_SNIFF, SESSION_HEADER, AgentError, Turn
 from ..http.requests import parse_json, read_header
 from ..modules import LoadModules
 from ..runtime import Runtime
@@ -40,7 +40,7 @@ class Background(Capability):
 
     def routes(self) -> Routes:
         return {
-            "GET /invocations/{session}/events": self._follow,
+            "GET /invocations/{session:path}/events": self._follow,
             f"POST {CONTROL_PATH}": self._control,
         }
 
@@ -78,6 +78,8 @@ class Background(Capability):
             message = "Send follow or stop as true, in a separate request."
             raise AgentError("invalid_request", message)
         if wanted == ["stop"]:
-            return await stop(runtime, self.recordings, key)
+            is_stopped = await stop(runtime, self.recordings, key)
+            result = {"session_id": session_id, "stopped": is_stopped}
+            return JSONResponse(result, headers={**NO_SNIFF, SESSION_HEADER: session_id})
         last_id = read_header(request, "last-event-id") or body.get("last_event_id")
         return await follow(runtime, self.recordings, key, last_id)

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..contract import NO_SNIFF, SESSION_HEADER, AgentError, Turn
 from ..http.requests import find_actor, parse_json
 from ..log import log_unexpected
-from .failures import Format, format_error
+from .failures import Format, format_error, format_part
 from .readers import TURN_HEADER, EventStream
 from .recordings import BackgroundTurn, Recordings
 
@@ -23,7 +23,6 @@ MODES = ("background", "follow", "stop")
 MAX_CONTROL_BYTES = 4096  # of the body of `follow` and `stop`
 ACCEPT_SECONDS = 1  # of a wait for the session, until the turn is accepted
 PUBLISH_SECONDS = 1  # for the response to wait until other replicas know the turn
-ABORT = b'data: {"type":"abort"}\n\n'  # the end of a stopped turn of useChat
 DETACHED: ContextVar["Detached | None"] = ContextVar("DETACHED", default=None)
 
 
@@ -145,7 +144,7 @@ class Detached:
         if self._is_cancelled and event.startswith(b"event: error\n"):
             event = format_error(self._format, AgentError("turn_stopped"))
         elif self._is_cancelled and event.startswith(b'data: {"type":"error"'):
-            event = ABORT
+            event = format_part(AgentError("turn_stopped"))
         turn.recording.append(event)
 
     @property

@@ -23,11 +23,18 @@ ERRORS["turn_lost"] = (
 # The form of the recorded events: of POST /invocations, or of POST /api/chat.
 Format = Literal["events", "chat"]
 DONE = "data: [DONE]\n\n"  # the end of a stream of useChat
+ABORT = {"type": "abort"}  # the last part of a stopped turn of useChat
 
 
 def format_error(format: Format, error: AgentError) -> bytes:
     """Return the last events of a failed turn."""
     if format == "chat":
-        part = {"type": "error", "errorText": f"{error.type}: {error}"}
-        return f"data: {json.dumps(part, separators=(',', ':'))}\n\n{DONE}".encode()
+        return format_part(error) + DONE.encode()
     return Events().format_error(error).encode()
+
+
+def format_part(error: AgentError) -> bytes:
+    """Return the part of useChat for an error."""
+    failure = {"type": "error", "errorText": f"{error.type}: {error}"}
+    part = ABORT if error.type == "turn_stopped" else failure
+    return f"data: {json.dumps(part, separators=(',', ':'))}\n\n".encode()

@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import AsyncIterator
+from urllib.parse import quote
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from ..contract import NO_SNIFF, SESSION_HEADER, SESSION_ID, AgentError
+from ..contract import SESSION_HEADER, SESSION_ID, AgentError
 from ..http.requests import read_actor
 from ..http.server import KEEP_ALIVE, Events
 from ..runtime import Runtime
@@ -88,10 +89,10 @@ async def follow(runtime: Runtime, recordings: Recordings, key: Key, last_id: ob
     recording = await find(recordings, key)
     if recording is None:
         session = await runtime.sessions.read(*key)
-        is_local = recordings.shared or isinstance(runtime.sessions.store, InProcess)
-        raise AgentError("turn_elsewhere") if session.last and not is_local else _not_found()
+        is_elsewhere = session.last and may_run_elsewhere(runtime, recordings)
+        raise AgentError("turn_elsewhere") if is_elsewhere else _not_found()
     if recording.format == "chat":
-        raise AgentError("turn_elsewhere", OF_CHAT.format(session_id))
+        raise AgentError("turn_elsewhere", OF_CHAT.format(quote(session_id, safe="")))
     position = 0
     match = re.fullmatch(EVENT_ID, last_id) if isinstance(last_id, str) else None
     if match and match[1] == recording.turn_id:
@@ -105,19 +106,22 @@ async def follow(runtime: Runtime, recordings: Recordings, key: Key, last_id: ob
     return stream
 
 
-async def stop(runtime: Runtime, recordings: Recordings, key: Key) -> JSONResponse:
-    """Cancel the background turns of a session and actor.
+async def stop(runtime: Runtime, recordings: Recordings, key: Key) -> bool:
+    """Cancel the background turns of a session and actor; return whether any was running.
 
     Raises AgentError `session_forbidden` for another actor's session.
     """
-    session_id, _ = key
     is_stopped = recordings.stop(key)
     if not is_stopped and recordings.shared:
         is_stopped = await recordings.shared.stop(key)
     if not is_stopped and await find(recordings, key) is None:
         await runtime.sessions.read(*key)
-    body = {"session_id": session_id, "stopped": is_stopped}
-    return JSONResponse(body, headers={**NO_SNIFF, SESSION_HEADER: session_id})
+    return is_stopped
+
+
+def may_run_elsewhere(runtime: Runtime, recordings: Recordings) -> bool:
+    """Whether another replica may run turns that this replica cannot find."""
+    return recordings.shared is None and not isinstance(runtime.sessions.store, InProcess)
 
 
 async def find(recordings: Recordings, key: Key) -> Recording | None:

@@ -76,7 +76,9 @@ class ChatRoute(Capability):
             # There is nothing to resume: a turn ends when its client leaves.
             return Response(status_code=204, headers={"Cache-Control": "no-store"})
 
-        return {"POST /api/chat": post, "GET /api/chat": get, "GET /api/chat/{id}/stream": resume}
+        path = "/api/chat"
+        stream = f"GET {path}/{{id:path}}/stream"
+        return {f"POST {path}": post, f"GET {path}": get, stream: resume}
 
 
 def _is_exact(request: Request) -> bool:

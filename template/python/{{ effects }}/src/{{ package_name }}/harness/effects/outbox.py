@@ -17,6 +17,7 @@ from typing import Any, Literal, Protocol
 from uuid import uuid4
 
 from ..contract import AgentError, Turn
+from ..deadline import is_cancelled
 from ..log import describe, log_unexpected, place_of
 from ..sessions.sessions import LastTurn, Session, Sessions, Stage
 from .functions import FUNCTIONS, Effect, EffectFunction, Rejected, canonical
@@ -85,6 +86,10 @@ class Start:
 
 class StartedElsewhere(Exception):
     """Another process has started the call with this key."""
+
+
+class Interrupted(Exception):
+    """A function raised CancelledError, although nothing has cancelled its task."""
 
 
 class Outbox:
@@ -283,8 +288,7 @@ class Outbox:
         failure: BaseException | None = None
         result: Any = None
         try:
-            async with asyncio.timeout(self.settings.effect_timeout_seconds):
-                result = await function.run(_effect(session, call), call.arguments)
+            result = await self._within_time(function.run(_effect(session, call), call.arguments))
             outcome = Outcome("done", _as_json(result))
         except Rejected as error:
             failure = error
@@ -306,12 +310,25 @@ class Outbox:
             return outcome.result
         raise failure
 
+    async def _within_time(self, work: Awaitable[Any]) -> Any:
+        """Return the result of an owner's function.
+
+        Raises its error, TimeoutError, or Interrupted for its own CancelledError.
+        """
+        try:
+            async with asyncio.timeout(self.settings.effect_timeout_seconds):
+                return await work
+        except asyncio.CancelledError as error:
+            if is_cancelled():  # the process ends
+                raise
+            message = "The function was cancelled."
+            raise Interrupted(message).with_traceback(error.__traceback__) from error
+
     async def resolve(self, session_id: str, function: EffectFunction, call: Call) -> Outcome:
         """Return the outcome of a started call, as the owner's `reconcile` reports it."""
         if function.reconcile:
             try:
-                async with asyncio.timeout(self.settings.effect_timeout_seconds):
-                    result = await function.reconcile(call.key)
+                result = await self._within_time(function.reconcile(call.key))
             except (Exception, SystemExit) as error:  # noqa: BLE001 (the outcome stays unknown)
                 log.warning("reconcile of %s: %s", call.tool, describe(error) + place_of(error))
             else:
@@ -422,8 +439,7 @@ class Outbox:
         effect = Effect(call.key, session_id, actor, call.turn)
         tried = call.tried or time.time()
         try:
-            async with asyncio.timeout(self.settings.effect_timeout_seconds):
-                result = await function.run(effect, call.arguments)
+            result = await self._within_time(function.run(effect, call.arguments))
             outcome = Outcome("done", _as_json(result))
         except Rejected as error:
             outcome = Outcome("failed", str(error))

@@ -29,7 +29,7 @@ POLICY = (
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
-STOP = "DELETE /api/chat/{id}/stream"  # of turns that continue after their page has left
+STOP = "DELETE /api/chat/{id:path}/stream"  # of turns that continue after their page has left
 HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",

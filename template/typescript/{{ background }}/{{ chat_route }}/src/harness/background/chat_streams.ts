@@ -8,6 +8,7 @@ import { checkAccess, pathOf, readActor, receive } from '../http/requests.ts'
 import { STREAM_HEADERS } from '../http/server.ts'
 import type { Handler, Modules } from '../modules.ts'
 import { Background } from './capability.ts'
+import { BackgroundError } from './failures.ts'
 import { checkReader, stream } from './readers.ts'
 import type { Recording } from './recording.ts'
 import type { BackgroundSettings } from './settings.ts'
@@ -54,11 +55,14 @@ export class ChatStreams extends Capability<BackgroundSettings> {
 
     const stop: Handler = async (request, response, runtime, { params }) => {
       const sessionId = readId(response, params.id)
-      await this.#background.stop(sessionId, readActor(request, runtime))
+      const stopped = await this.#background.stop(sessionId, readActor(request, runtime))
+      if (!stopped && this.#background.mayRunElsewhere) {
+        return new BackgroundError('turn_elsewhere').send(response)
+      }
       response.writeHead(204, NO_CONTENT).end()
     }
 
-    const path = '/api/chat/{id}/stream'
+    const path = '/api/chat/{id:path}/stream'
     return { [`GET ${path}`]: resume, [`DELETE ${path}`]: stop }
   }
 

@@ -3,8 +3,6 @@
 // A sorted set contains the session ids; the score is the time, in Unix seconds, at which a process
 // looks at the session. Each process also has a key that expires unless the process renews it.
 
-import { setTimeout } from 'node:timers/promises'
-
 import { Capability } from '../capability.ts'
 import { forEach, type Stock } from '../collections/erasure.ts'
 import type { ValkeyConfig } from '../collections/session_backend.ts'
@@ -15,7 +13,7 @@ import { StoreUnavailable } from '../store/base.ts'
 import { Store } from '../store/capability.ts'
 import { ValkeyStore } from '../store/valkey.ts'
 import { Effects } from './capability.ts'
-import { type Index, now } from './outbox.ts'
+import { type Index, isAbortedWithin, now } from './outbox.ts'
 import type { EffectSettings } from './settings.ts'
 
 const POLL_SECONDS = 2
@@ -121,10 +119,8 @@ export class EffectIndex extends Capability<EffectSettings> implements Index {
   }
 
   async #poll(): Promise<void> {
-    const { signal } = this.#closing
-    while (!signal.aborted) {
-      await setTimeout(POLL_SECONDS * 1000, undefined, { signal }).catch(() => {})
-      if (!signal.aborted) await this.#lookAround().catch(logUnexpected)
+    while (!(await isAbortedWithin(this.#closing.signal, POLL_SECONDS))) {
+      await this.#lookAround().catch(logUnexpected)
     }
   }
 

@@ -7,13 +7,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..capability import Capability, Routes
-from ..contract import SESSION_HEADER
+from ..contract import SESSION_HEADER, AgentError
 from ..http.chat_route import UiEvents
 from ..modules import LoadModules
 from ..runtime import Runtime
 from ..settings import CoreSettings
 from .capability import Background
-from .readers import TURN_HEADER, EventStream, check_reader, find, read_key, stop
+from .readers import TURN_HEADER, EventStream, check_reader, find, may_run_elsewhere
+from .readers import read_key, stop
 from .recordings import Key
 
 
@@ -29,7 +30,7 @@ class ChatStreams(Capability):
         self._recordings = background.recordings
 
     def routes(self) -> Routes:
-        path = "/api/chat/{id}/stream"
+        path = "/api/chat/{id:path}/stream"
         return {f"GET {path}": self._resume, f"DELETE {path}": self._stop}
 
     async def _resume(self, request: Request, runtime: Runtime) -> Response:
@@ -49,7 +50,9 @@ class ChatStreams(Capability):
 
     async def _stop(self, request: Request, runtime: Runtime) -> Response:
         key = _read_key(request, runtime)
-        await stop(runtime, self._recordings, key)
+        is_stopped = await stop(runtime, self._recordings, key)
+        if not is_stopped and may_run_elsewhere(runtime, self._recordings):
+            raise AgentError("turn_elsewhere")
         return _no_content(key)
 
 
