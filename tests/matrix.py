@@ -222,6 +222,14 @@ def params(rows: Iterable[Row], job: Job) -> list[ParameterSet]:
     ]
 
 
+def in_turn(variant: int, row: int, *, variants: int, rows: int) -> bool:
+    """Return whether a variant has a row of a test whose rows its variants share.
+
+    Each variant has at least one of the rows, and each row at least one variant.
+    """
+    return (row - variant) % min(variants, rows) == 0
+
+
 KINDS = {
     "the defaults, and each other answer on its own": ALONE,
     "both memories and all extras, with each store": CROWDED,

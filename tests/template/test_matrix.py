@@ -63,6 +63,19 @@ def test_the_table_equals_the_suite() -> None:
     assert json.loads(done.stdout) == said
 
 
+@pytest.mark.parametrize(("variants", "rows"), [(1, 1), (1, 5), (5, 1), (16, 3), (16, 35), (7, 7)])
+def test_each_variant_has_a_share_of_the_rows_and_no_row_is_lost(variants: int, rows: int) -> None:
+    pairs = [
+        (variant, row)
+        for variant in range(variants)
+        for row in range(rows)
+        if matrix.in_turn(variant, row, variants=variants, rows=rows)
+    ]
+    assert {variant for variant, _ in pairs} == {*range(variants)}
+    assert {row for _, row in pairs} == {*range(rows)}
+    assert len(pairs) == max(variants, rows)
+
+
 def marks(rows: list[ParameterSet]) -> list[list[str]]:
     return [[mark.name for mark in row.marks] for row in rows]
 
