@@ -7,10 +7,11 @@ README publishes `summary()`.
 
 import itertools
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal
+from zlib import crc32
 
 import pytest
 from _pytest.mark import ParameterSet
@@ -36,6 +37,7 @@ class When(StrEnum):
     NEVER = "never"
 
 
+FRAMEWORKS = ("strands", "vercel")
 Job = Literal["rendered", "linted", "typed", "used", "tested", "switched"]
 
 
@@ -93,6 +95,22 @@ def capability_of(variant: str) -> str:
     return "".join(VARIANTS[variant].keys() - VARIANTS[base].keys())
 
 
+def one_framework(test: str, variants: Collection[str]) -> set[str]:
+    """Return the variants with each option once for each language: in one of the frameworks.
+
+    For tests of code that the frameworks share. The test and the option say which framework it is.
+    Plain renders, and options of one framework only, all stay.
+    """
+    kept = set[str]()
+    for variant in variants:
+        framework, _, option = variant.partition("-")
+        pair = [f"{name}-{option}" for name in FRAMEWORKS]
+        has_both = "+" in option and all(it in variants for it in pair)
+        if not has_both or framework == FRAMEWORKS[crc32(f"{test} {option}".encode()) % 2]:
+            kept.add(variant)
+    return kept
+
+
 def alone(variant: str) -> Row:
     """Return the row of a render that has a snapshot."""
     is_python = language_of(variant) == "python"
@@ -104,10 +122,11 @@ def alone(variant: str) -> Row:
         typed=in_run(variant in TYPED),
         used=in_run(variant in USED),
         tested=in_run(variant in TESTED),
-        switched=in_run(variant in SWITCHED) if capability_of(variant) else When.NEVER,
+        switched=in_run(variant in SWITCHED) if variant in SWITCHABLE else When.NEVER,
     )
 
 
+SWITCHABLE = one_framework("switched", [it for it in VARIANTS if capability_of(it)])
 ALONE = [alone(variant) for variant in VARIANTS]
 
 BOTH_MEMORIES = "agentcore-and-knowledge-base"

@@ -9,7 +9,7 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from hooks.loading import load
-from hooks.variants import VARIANTS, language_of
+from hooks.variants import TARGETS, VARIANTS, language_of
 from tests import matrix
 from tests.conftest import ROOT
 from tests.matrix import ALONE, CROWDED, PAIRS, Job, When, params
@@ -74,6 +74,18 @@ def test_each_variant_has_a_share_of_the_rows_and_no_row_is_lost(variants: int, 
     assert {variant for variant, _ in pairs} == {*range(variants)}
     assert {row for _, row in pairs} == {*range(rows)}
     assert len(pairs) == max(variants, rows)
+
+
+def test_each_option_stays_in_each_language_and_in_turn_in_each_framework() -> None:
+    kept = matrix.one_framework("a test", VARIANTS)
+    assert kept >= {*TARGETS}
+    options = {(language_of(it), it.partition("+")[2]) for it in VARIANTS}
+    assert options == {(language_of(it), it.partition("+")[2]) for it in kept}
+    assert len(kept) < 0.7 * len(VARIANTS)
+    assert {it.partition("-")[0] for it in kept if "+valkey" in it} == {*matrix.FRAMEWORKS}
+    tests = [matrix.one_framework(f"test {number}", VARIANTS) for number in range(20)]
+    assert set[str]().union(*tests) == {*VARIANTS}
+    assert matrix.one_framework("a test", ["vercel-python+s3"]) == {"vercel-python+s3"}
 
 
 def marks(rows: list[ParameterSet]) -> list[list[str]]:

@@ -13,8 +13,9 @@ from hooks.releases import sections
 from hooks.variants import TARGETS
 from tests.conftest import ROOT
 from tests.installed import NODE, clean_environment
+from tests.matrix import one_framework
 from tests.updates.commands import bash, copier, named, programs
-from tests.updates.history import NEWEST, History, commit, git, offered, rows
+from tests.updates.history import NEWEST, History, commit, git, offered, one_framework_of, rows
 from tests.updates.own_tests import link, pass_once
 
 pytestmark = pytest.mark.slow
@@ -119,16 +120,18 @@ def language_of(target: str) -> str:
 
 
 def params(usual: set[tuple[str, str]]) -> list[ParameterSet]:
-    """Each release before MOVED with its targets and capabilities.
+    """Each release before MOVED with its targets, and with its capabilities in one framework.
 
     A row is marked as full unless a usual run has it.
     """
     before = [row for row in rows() if Version(row[0]) < Version(LAST)]
     last = [(LAST, variant) for variant in offered(LAST)] if before else []
+    weekly = {*one_framework_of("moves")}
+    weekly |= {(LAST, variant) for variant in one_framework("moves", offered(LAST) if last else [])}
     return [
         pytest.param(*row, marks=[] if row in usual else [pytest.mark.full])
         for row in before + last
-        if "openai" not in row[1]
+        if "openai" not in row[1] and (row in weekly or row in usual)
     ]
 
 
