@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from hooks import carry_over
 from hooks.releases import sections
 from hooks.variants import TARGETS
 from tests.conftest import ROOT
-from tests.installed import NODE, clean_environment
+from tests.installed import NODE, clean_environment, types_known
 from tests.matrix import one_framework
 from tests.updates.commands import bash, copier, named, programs
 from tests.updates.history import NEWEST, History, commit, git, offered, one_framework_of, rows
@@ -170,14 +171,17 @@ def own(project: Path) -> dict[str, str]:
 
 def check_types(project: Path, target: str) -> None:
     """Run the type checker of the project."""
-    link(project, target.partition("+")[0])
-    if language_of(target) == "python":
-        command = [str(project / ".venv" / "bin" / "python"), "-m", "mypy"]
-    else:
-        command = [str(NODE), str(project / "node_modules" / "typescript" / "bin" / "tsc")]
-    result = subprocess.run(
-        command, cwd=project, env=clean_environment(), capture_output=True, text=True
-    )
+    base = target.partition("+")[0]
+    link(project, base)
+    with ExitStack() as stack:
+        if language_of(target) == "python":
+            command = [str(project / ".venv" / "bin" / "python"), "-m", "mypy"]
+            command += stack.enter_context(types_known(base))
+        else:
+            command = [str(NODE), str(project / "node_modules" / "typescript" / "bin" / "tsc")]
+        result = subprocess.run(
+            command, cwd=project, env=clean_environment(), capture_output=True, text=True
+        )
     assert result.returncode == 0, result.stdout + result.stderr
 
 
