@@ -45,7 +45,7 @@ CHANGES = [
     ("python/pyproject.toml.jinja", "pytest>=8.4,<1{}", (0, 1, 2)),
     ("typescript/package.json.jinja", '"typescript": "^7.0.{}"', (2, 3, 4)),
     ("typescript/package.json.jinja", "('yaml', '^2.{}'", (8, 9, 10)),
-    ("{}/README.md.jinja", "Renovate's `copier` manager{}", ("", " also", " always")),
+    ("{}/README.md.jinja", "its `copier` manager{}", ("", " also", " always")),
     ("{}/AGENTS.md.jinja", "- Invariant:{}", ("", " always", " everywhere")),
     ("shared/.env.example.jinja", "# Copy to .env{}", ("", " first", " at first")),
     ("{}/.github/workflows/ci.yml", "# v7.0.{}", (1, 2, 3)),
