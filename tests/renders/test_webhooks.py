@@ -253,14 +253,14 @@ def test_a_shutdown_waits_for_the_reply(
 def test_the_code_passes_the_linters_of_the_project(project: Path) -> None:
     if (project / "package.json").exists():
         program = [str(NODE)]
-        tools = (
+        tools = [
             ["node_modules/oxlint/bin/oxlint"],
             ["node_modules/prettier/bin/prettier.cjs", "--check", "src"],
             ["node_modules/typescript/bin/tsc"],
-        )
+        ]
     else:
         program = [str(project / ".venv" / "bin" / "python"), "-m"]
-        tools = (["ruff", "check", "."], ["ruff", "format", "--check", "."])
+        tools = [["ruff", "check", "."], ["ruff", "format", "--check", "."]]
         with types_known(project.parent.name.rstrip("0123456789")) as options:
             check(project, *program, "mypy", *options)
     for tool in tools:
