@@ -92,17 +92,22 @@ class Template:
     @cached_property
     def combinations(self) -> list[dict[str, Any]]:
         """Return all allowed sets of answers, with derived answers and BUILT_IN."""
-        sets = [BUILT_IN]
+        sets = [dict(BUILT_IN)]
         for name, question in self.questions.items():
             used = sorted({it for text in texts(question) for it in self._compile(text)[1]})
-            # A question uses few answers, so most results can be reused.
-            known = dict[tuple[str, ...], list[Any]]()
+            # A question uses few answers, so most results can be reused. The same object is the
+            # same answer, because `sets` keeps all answers alive.
+            known = dict[tuple[int, ...], list[Any]]()
             longer = list[dict[str, Any]]()
             for answers in sets:
-                key = tuple([repr(answers.get(it, ...)) for it in used])
+                key = tuple([id(answers.get(it, ...)) for it in used])
                 if key not in known:
                     known[key] = self.allowed(name, answers)
-                longer += [{**answers, name: value} for value in known[key]]
+                copies = [{**answers, name: value} for value in known[key][1:]]
+                for value in known[key][:1]:
+                    answers[name] = value
+                    longer.append(answers)
+                longer += copies
             sets = longer
         return sets
 
