@@ -66,9 +66,10 @@ def check(against: str | None) -> None:
         release, before = weights.read_last(root)
         for line in weights.table(release, before, now):
             click.echo(line)
-        click.echo(f"habits of translated English: {habits.describe(habits.count_habits(root))}")
+        counts = habits.count_habits(root)
+        click.echo(f"habits of translated English: {habits.describe(counts)}")
         findings = list(weights.check_weights(before, now, releases.unreleased(root)))
-        findings += habits.check_habits(root)
+        findings += habits.check_habits(counts)
     for finding in findings:
         click.echo(finding)
     if findings:

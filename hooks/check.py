@@ -3,7 +3,7 @@
 import re
 import tempfile
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from itertools import combinations
 from pathlib import Path, PurePosixPath
@@ -14,8 +14,9 @@ from jinja2 import TemplateSyntaxError, meta, nodes
 from hooks.check_history import check_history, past
 from hooks.loading import load
 from hooks.rendering import RenderError, files_of, render, without_git
-from hooks.template import BUILT_IN, FILES, QUESTIONS, SUFFIX, Finding, Template
+from hooks.template import BUILT_IN, FILES, QUESTIONS, SUFFIX, Finding, Template, texts
 from hooks.variants import VARIANTS, answers_of
+from hooks.workers import started
 
 SETTINGS = {
     "_envops",
@@ -60,12 +61,13 @@ def check(root: Path, against: str | None = None) -> list[Finding]:
     stages: list[list[Check]] = [
         [check_keys, check_jinja, check_names],
         [check_defaults, check_answers_file, check_layers, history],
-        [check_renders],
     ]
-    for stage in stages:
-        if findings := [finding for rule in stage for finding in rule(template)]:
-            return list(dict.fromkeys(findings))
-    return []
+    # The renders, which take longest, start before the first stage.
+    with rendering(root) as renders:
+        for stage in stages:
+            if findings := [finding for rule in stage for finding in rule(template)]:
+                return list(dict.fromkeys(findings))
+        return list(dict.fromkeys(finding for found in renders for finding in found))
 
 
 def check_keys(template: Template) -> Iterator[Finding]:
@@ -97,15 +99,6 @@ def check_jinja(template: Template) -> Iterator[Finding]:
             yield from undefined(template, part, known, f"{FILES}/{path}", "its name ")
         if path.suffix == SUFFIX:
             yield from undefined(template, template.source(path), known, f"{FILES}/{path}")
-
-
-def texts(value: object) -> Iterator[str]:
-    """Yield every string in a value of copier.yml."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from texts(item)
 
 
 def undefined(
@@ -219,18 +212,20 @@ def includes(template: Template, path: PurePosixPath) -> Iterator[PurePosixPath]
                 yield PurePosixPath(other).relative_to(FILES)
 
 
-def check_renders(template: Template) -> Iterator[Finding]:
-    """Report variants that do not render, and lines that are too long for the linter."""
-    with without_git(template.root) as root, ProcessPoolExecutor() as pool:
-        for findings in pool.map(partial(check_render, root), VARIANTS):
-            yield from findings
+@contextmanager
+def rendering(root: Path) -> Iterator[Iterator[list[Finding]]]:
+    """Yield the findings of each variant, while the variants are rendered."""
+    rows = [(variant, answers_of(variant)) for variant in VARIANTS]
+    with without_git(root) as template, started(partial(check_render, template), rows) as renders:
+        yield renders
 
 
-def check_render(root: Path, variant: str) -> list[Finding]:
+def check_render(template: Path, row: tuple[str, dict[str, Any]]) -> list[Finding]:
     """Report a variant that does not render, and its lines that are too long."""
+    variant, answers = row
     with tempfile.TemporaryDirectory() as folder:
         try:
-            render(root, answers_of(variant), Path(folder) / variant)
+            render(template, answers, Path(folder) / variant)
         except RenderError as error:
             return [Finding("render-failed", variant, None, str(error))]
         return [*check_columns(Path(folder) / variant)]

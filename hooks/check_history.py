@@ -72,9 +72,9 @@ def check_choices(old: Template, new: Template, name: str) -> Iterator[Finding]:
 
 def choices(template: Template, name: str) -> set[Any]:
     """Return the values of question `name` after any answers; empty without choices."""
-    return {
-        value for answers in template.combinations for value, _ in template.choices(name, answers)
-    }
+    is_text = isinstance(template.questions[name].get("choices"), str)
+    sets = template.combinations if is_text else [{}]
+    return {value for answers in sets for value, _ in template.choices(name, answers)}
 
 
 def check_default(old: Template, new: Template, name: str) -> Iterator[Finding]:

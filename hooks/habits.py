@@ -82,9 +82,8 @@ def describe(counts: Counter[str]) -> str:
     return f"{counts.total()} ({kinds})" if kinds else "0"
 
 
-def check_habits(root: Path) -> Iterator[Finding]:
+def check_habits(counts: Counter[str]) -> Iterator[Finding]:
     """Report more habits than LIMIT."""
-    counts = count_habits(root)
     if counts.total() > LIMIT:
         message = (
             f"has {describe(counts)} habits of translated English; at most {LIMIT} are allowed:"

@@ -11,15 +11,16 @@ or changes. Files that are not stored:
 import shutil
 import tempfile
 from collections.abc import Collection
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from hooks.committed import CommitError, extracted
 from hooks.rendering import files_of, render, without_git
 from hooks.template import FILES, SUFFIX
 from hooks.variants import PROJECT_NAME, VARIANTS, answers_of, base_of, language_of
+from hooks.workers import started
 
 SNAPSHOTS = Path("tests") / "snapshots"
 PACKAGE = PROJECT_NAME.replace("-", "_")
@@ -79,15 +80,17 @@ def rendered(root: Path) -> Trees:
 
 def trees(root: Path, variants: Collection[str] = VARIANTS) -> Trees:
     """Return all files of each variant. Raises RenderError."""
-    with without_git(root) as template, ProcessPoolExecutor() as pool:
-        return dict(zip(variants, pool.map(partial(tree, template), variants), strict=True))
+    rows = [answers_of(variant) for variant in variants]
+    with without_git(root) as template, started(partial(tree, template), rows) as renders:
+        return dict(zip(variants, renders, strict=True))
 
 
-def tree(template: Path, variant: str) -> Tree:
-    """Return all files of a variant. Raises RenderError."""
+def tree(template: Path, answers: dict[str, Any]) -> Tree:
+    """Return all files of a render. Raises RenderError."""
     with tempfile.TemporaryDirectory() as folder:
-        render(template, answers_of(variant), Path(folder) / variant)
-        return read(Path(folder) / variant)
+        project = Path(folder) / PROJECT_NAME
+        render(template, answers, project)
+        return read(project)
 
 
 def kept(whole: Trees, sources: Tree) -> Trees:

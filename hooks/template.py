@@ -1,5 +1,6 @@
 """The template as data: settings, questions, files, and all allowed sets of answers."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -91,13 +92,23 @@ class Template:
     @cached_property
     def combinations(self) -> list[dict[str, Any]]:
         """Return all allowed sets of answers, with derived answers and BUILT_IN."""
-        sets = [BUILT_IN]
-        for name in self.questions:
-            sets = [
-                {**answers, name: value}
-                for answers in sets
-                for value in self.allowed(name, answers)
-            ]
+        sets = [dict(BUILT_IN)]
+        for name, question in self.questions.items():
+            used = sorted({it for text in texts(question) for it in self._compile(text)[1]})
+            # A question uses few answers, so most results can be reused. The same object is the
+            # same answer, because `sets` keeps all answers alive.
+            known = dict[tuple[int, ...], list[Any]]()
+            longer = list[dict[str, Any]]()
+            for answers in sets:
+                key = tuple([id(answers.get(it, ...)) for it in used])
+                if key not in known:
+                    known[key] = self.allowed(name, answers)
+                copies = [{**answers, name: value} for value in known[key][1:]]
+                for value in known[key][:1]:
+                    answers[name] = value
+                    longer.append(answers)
+                longer += copies
+            sets = longer
         return sets
 
     def allowed(self, name: str, answers: dict[str, Any]) -> list[Any]:
@@ -221,11 +232,10 @@ class Template:
     def _values(self, name: str) -> list[int]:
         """Return the combinations in groups with the same answer to a question."""
         if name not in self._answers:
-            groups = dict[str, int]()
+            groups = defaultdict[str, bytearray](lambda: bytearray(len(self.combinations) // 8 + 1))
             for at, answers in enumerate(self.combinations):
-                value = repr(answers.get(name, ...))
-                groups[value] = groups.get(value, 0) | 1 << at
-            self._answers[name] = [*groups.values()]
+                groups[repr(answers.get(name, ...))][at // 8] |= 1 << at % 8
+            self._answers[name] = [int.from_bytes(bits, "little") for bits in groups.values()]
         return self._answers[name]
 
     def _groups(self, names: tuple[str, ...]) -> list[int]:
@@ -234,6 +244,15 @@ class Template:
         for name in names:
             groups = [both for one in groups for it in self._values(name) if (both := one & it)]
         return groups
+
+
+def texts(value: object) -> Iterator[str]:
+    """Yield every string in a value of copier.yml."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from texts(item)
 
 
 @cache

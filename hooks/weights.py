@@ -9,7 +9,6 @@ import re
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 from hooks.rendering import files_of, render, without_git
 from hooks.template import Finding
 from hooks.variants import EXTRAS, PROJECT_NAME, STORES, TARGETS
+from hooks.workers import started
 
 FILE = Path("hooks") / "weights.json"
 CHANGELOG = "CHANGELOG.md"
@@ -97,11 +97,11 @@ def weigh_render(template: Path, answers: dict[str, Any]) -> Files:
 def weigh(root: Path) -> Weights:
     """Return the tokens of each room of the template in `root`, by target. Raises RenderError."""
     rows = [(target, answers) for target in TARGETS for answers in renders_of(target)]
-    with without_git(root) as template, ProcessPoolExecutor() as pool:
-        weighed = list(pool.map(partial(weigh_render, template), [answers for _, answers in rows]))
+    answers = [answers for _, answers in rows]
     renders: dict[str, list[Files]] = defaultdict(list)
-    for (target, _), files in zip(rows, weighed, strict=True):
-        renders[target].append(files)
+    with without_git(root) as template, started(partial(weigh_render, template), answers) as found:
+        for (target, _), files in zip(rows, found, strict=True):
+            renders[target].append(files)
     rooms: Weights = defaultdict(dict)
     for target, (plain, *others) in renders.items():
         for room, weight in weigh_rooms(plain, others).items():

@@ -12,7 +12,8 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -149,6 +150,14 @@ def environment(target: str) -> Path:
                 sync(folder)
             stamp.write_text(sources)
     return folder
+
+
+@contextmanager
+def types_known(target: str) -> Iterator[list[str]]:
+    """Yield the options with which mypy reads the packages of an environment only once."""
+    cache = environment(target) / ".mypy_cache"
+    with FileLock(f"{cache}.lock"):
+        yield ["--cache-dir", str(cache)]
 
 
 @cache

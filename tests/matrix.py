@@ -7,7 +7,7 @@ README publishes `summary()`.
 
 import itertools
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal
@@ -36,6 +36,7 @@ class When(StrEnum):
     NEVER = "never"
 
 
+FRAMEWORKS = ("strands", "vercel")
 Job = Literal["rendered", "linted", "typed", "used", "tested", "switched"]
 
 
@@ -93,6 +94,22 @@ def capability_of(variant: str) -> str:
     return "".join(VARIANTS[variant].keys() - VARIANTS[base].keys())
 
 
+def one_framework(test: str, variants: Collection[str]) -> set[str]:
+    """Return the variants with each option once for each language: in one of the frameworks.
+
+    For tests of code that the frameworks share. The test and the option say which framework it is.
+    Plain renders, and options of one framework only, all stay.
+    """
+    kept = set[str]()
+    for variant in variants:
+        framework, _, option = variant.partition("-")
+        pair = [f"{name}-{option}" for name in FRAMEWORKS]
+        has_both = "+" in option and all(it in variants for it in pair)
+        if not has_both or framework == random.Random(f"{test} {option}").choice(FRAMEWORKS):
+            kept.add(variant)
+    return kept
+
+
 def alone(variant: str) -> Row:
     """Return the row of a render that has a snapshot."""
     is_python = language_of(variant) == "python"
@@ -104,10 +121,11 @@ def alone(variant: str) -> Row:
         typed=in_run(variant in TYPED),
         used=in_run(variant in USED),
         tested=in_run(variant in TESTED),
-        switched=in_run(variant in SWITCHED) if capability_of(variant) else When.NEVER,
+        switched=in_run(variant in SWITCHED) if variant in SWITCHABLE else When.NEVER,
     )
 
 
+SWITCHABLE = one_framework("switched", [it for it in VARIANTS if capability_of(it)])
 ALONE = [alone(variant) for variant in VARIANTS]
 
 BOTH_MEMORIES = "agentcore-and-knowledge-base"
@@ -220,6 +238,14 @@ def params(rows: Iterable[Row], job: Job) -> list[ParameterSet]:
         for row in rows
         if (when := getattr(row, job)) is not When.NEVER
     ]
+
+
+def in_turn(variant: int, row: int, *, variants: int, rows: int) -> bool:
+    """Return whether a variant has a row of a test whose rows its variants share.
+
+    Each variant has at least one of the rows, and each row at least one variant.
+    """
+    return (row - variant) % min(variants, rows) == 0
 
 
 KINDS = {

@@ -8,6 +8,7 @@ import pytest
 
 from hooks.variants import TARGETS, language_of
 from tests.installed import NODE, clean_environment, installed
+from tests.stores import forks
 from tests.support.files import PDF, jpeg, png
 
 pytestmark = pytest.mark.slow
@@ -22,15 +23,8 @@ def chat(request: pytest.FixtureRequest) -> Chat:
     own = [project / ".venv" / "bin" / "my-agent"] if is_python else [NODE, "src/main.ts"]
 
     def run(*arguments: str | Path, lines: str = "") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*map(str, own), "chat", *map(str, arguments)],
-            cwd=project,
-            env=clean_environment(),
-            input=lines,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        command = [*map(str, own), "chat", *map(str, arguments)]
+        return forks.run(command, project, clean_environment(), 60, lines, is_apart=True)
 
     return run
 

@@ -43,7 +43,7 @@ def check(target: Target, **variables: str) -> Check:
     project = target.project()
     command = [part for part in target.command(project) if part != "serve"]
     environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", **variables}
-    process = subprocess.Popen(
+    process = target.start(
         [*command, "check", "--connect"],
         cwd=project,
         env={"PORT": "0", **environment},

@@ -4,9 +4,13 @@ Each test here runs for each target, and for each target with its sessions in ea
 those of a module with VENDOR_TARGETS, which have these. A usual run tries what a test is `about`
 where it can differ, and leaves the rest to the full run. A test whose outcome depends on where
 sessions live asks `target.store`; one that needs a store, or two processes on it, is `stored`.
+
+Where sessions live changes no rule about requests or turns. Targets with a store therefore share
+the rows of such a test: each has some of them, and the plain targets have all.
 """
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import cast
@@ -27,8 +31,12 @@ from tests.conformance.targets import (
     compacting,
     with_own_agent,
 )
+from tests.matrix import in_turn
 from tests.stores.stores import SENTINEL, Backing
 from tests.support.rows import collected
+
+# What a test is about where targets with a store share its rows.
+IN_TURN = {"the server", "turns"}
 
 # What tries a row of a test besides the first target: each framework and each language.
 HALVES = [{"vercel-typescript"}, {"strands-typescript", "vercel-python"}]
@@ -66,10 +74,40 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         )
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave each target with a store its share of the rows of a test."""
+    tests: dict[str, list[tuple[pytest.Item, str, int]]] = defaultdict(list)
+    for item in items:
+        target = item.callspec.params.get("target") if hasattr(item, "callspec") else None
+        if target in STORED and is_shared(item):
+            test, _, row = item.nodeid.partition("[")
+            tests[test].append((item, row.replace(target.name, "", 1), STORED.index(target)))
+    left_out = set[pytest.Item]()
+    for shared in tests.values():
+        rows = [*dict.fromkeys(row for _, row, _ in shared)]
+        variants = [*dict.fromkeys(variant for _, _, variant in shared)]
+        for item, row, variant in shared:
+            place = variants.index(variant), rows.index(row)
+            if not in_turn(*place, variants=len(variants), rows=len(rows)):
+                left_out.add(item)
+    items[:] = [item for item in items if item not in left_out]
+
+
+def is_shared(test: pytest.Item) -> bool:
+    """Whether the targets with a store share the rows of a test."""
+    return what_about(test) in IN_TURN and not test.get_closest_marker("stored")
+
+
+def what_about(test: pytest.Item) -> str:
+    """What a test is about."""
+    about = test.get_closest_marker("about")
+    return about.args[0] if about else "all"
+
+
 def usual_of(test: pytest.Item) -> set[str]:
     """The names of the targets that a usual run has of a test."""
-    about = test.get_closest_marker("about")
-    return USUAL[about.args[0] if about else "all"]
+    return USUAL[what_about(test)]
 
 
 def marks_of(target: Target, usual: set[str]) -> list[pytest.MarkDecorator]:

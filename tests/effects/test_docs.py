@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from hooks.variants import TARGETS
-from tests.installed import NODE, clean_environment, environment, link_environment, rendered
+from tests.installed import (
+    NODE,
+    clean_environment,
+    environment,
+    link_environment,
+    rendered,
+    types_known,
+)
 
 BLOCK = re.compile(r"```(?:python|ts)\n(.*?)```", re.DOTALL)
 LAST_TOOL = re.compile(r"(?m)^((?:export const )?TOOLS.*\w)( ?[\]}])")
@@ -18,8 +25,8 @@ TOOLS = {"pay": "pay", "send_email": "sendEmail", "open_ticket": "openTicket"}
 @pytest.fixture(params=TARGETS)
 def project(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A project with the tools of the page and their test."""
-    target = request.param
-    project = tmp_path / "my-agent"
+    target: str = request.param
+    project = tmp_path / target / "my-agent"
     shutil.copytree(rendered(f"{target}+effects"), project)
     link_environment(project, environment(target))
     shop, test = BLOCK.findall((project / "docs" / "effects.md").read_text())
@@ -60,10 +67,16 @@ def test_the_tools_of_the_page_work_with_their_test(project: Path) -> None:
         commands = [
             [python, "-m", "pytest", "-q", "tests/test_shop.py"],
             [python, "-m", "ruff", "format", "--check", "src/my_agent/shop.py", "tests"],
-            [python, "-m", "mypy", "src/my_agent/shop.py"],
         ]
+        target = next(target for target in TARGETS if target in project.parts)
+        with types_known(target) as options:
+            check(project, python, "-m", "mypy", *options, "src/my_agent/shop.py")
     for command in commands:
-        done = subprocess.run(
-            command, cwd=project, env=clean_environment(), capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+        check(project, *command)
+
+
+def check(project: Path, *command: str) -> None:
+    done = subprocess.run(
+        command, cwd=project, env=clean_environment(), capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

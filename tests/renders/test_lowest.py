@@ -18,6 +18,7 @@ from tests.installed import (
     rendered,
     uv,
 )
+from tests.matrix import FRAMEWORKS, LANGUAGES, one_framework
 
 pytestmark = [pytest.mark.slow, pytest.mark.full]
 # Other variants of a language add no package to these, or one of a vendor, which no test calls.
@@ -33,13 +34,15 @@ OPTIONS = (
     "+fallback",
     "+evals",
 )
+# The packages of an option are the same for both frameworks, whose own every row has.
 PYTHON, TYPESCRIPT = (
-    [
-        f"{framework}-{language}{options}"
-        for framework in ("strands", "vercel")
-        for options in OPTIONS
-    ]
-    for language in ("python", "typescript")
+    sorted(
+        one_framework(
+            "lowest",
+            [f"{framework}-{language}{it}" for framework in FRAMEWORKS for it in OPTIONS],
+        )
+    )
+    for language in LANGUAGES
 )
 RANGE = re.compile(r"[\^~]?(\d+)(?:\.(\d+))?(?:\.(\d+))?")
 

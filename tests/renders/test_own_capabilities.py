@@ -21,6 +21,7 @@ from tests.installed import (
     link_environment,
     rendered,
 )
+from tests.stores import forks
 
 pytestmark = pytest.mark.slow
 
@@ -447,13 +448,20 @@ def language_of(project: Path) -> str:
     return "typescript" if (project / "package.json").exists() else "python"
 
 
-def start(project: Path, *command: str, **variables: str) -> subprocess.Popen[str]:
+def program_of(project: Path) -> list[str]:
     python = [str(project / ".venv" / "bin" / "my-agent")]
-    program = [str(NODE), "src/main.ts"] if language_of(project) == "typescript" else python
+    return [str(NODE), "src/main.ts"] if language_of(project) == "typescript" else python
+
+
+def settings_of() -> dict[str, str]:
+    return {**clean_environment(), "PORT": "0", "SHUTDOWN_GRACE_SECONDS": "0"}
+
+
+def start(project: Path, *command: str, **variables: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [*program, *command],
+        [*program_of(project), *command],
         cwd=project,
-        env={**clean_environment(), "PORT": "0", "SHUTDOWN_GRACE_SECONDS": "0", **variables},
+        env={**settings_of(), **variables},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -462,12 +470,9 @@ def start(project: Path, *command: str, **variables: str) -> subprocess.Popen[st
 
 
 def run(project: Path, *command: str, typed: str = "", **variables: str) -> tuple[int, str]:
-    process = start(project, *command, **variables)
-    try:
-        output = process.communicate(typed, timeout=30)[0]
-    finally:
-        process.kill()
-    return process.returncode, output
+    settings = {**settings_of(), **variables}
+    done = forks.run([*program_of(project), *command], project, settings, 30, typed)
+    return done.returncode, done.stdout
 
 
 def status_of(port: int, method: str, path: str, prompt: str = "") -> tuple[int, str, str | None]:

@@ -9,6 +9,7 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from tests.installed import NODE, clean_environment, environment, link_environment, rendered
+from tests.stores import forks
 
 pytestmark = pytest.mark.slow
 
@@ -104,18 +105,10 @@ def run(
     command = [str(NODE), "src/main.ts"]
     variables = {"PORT": "0"}
     if (project / "pyproject.toml").exists():
-        code = "from my_agent.main import cli; cli()"
-        command = [str(project / ".venv" / "bin" / "python"), "-c", code]
-        variables |= {"PYTHONPATH": str(project / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
-    return subprocess.run(
-        [*command, *words],
-        cwd=project,
-        env={**clean_environment(), **variables, **settings},
-        input=text,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+        command = [str(project / ".venv" / "bin" / "my-agent")]
+        variables |= {"PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**clean_environment(), **variables, **settings}
+    return forks.run([*command, *words], project, environment, 60, text, is_apart=True)
 
 
 def each_mistake(language: str, target: str, *marks: pytest.MarkDecorator) -> list[ParameterSet]:

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
 
 from hooks.rendering import files_of
 from hooks.variants import VARIANTS
@@ -19,6 +18,7 @@ from tests.installed import (
     installed,
     installed_alone,
     target_of,
+    types_known,
     uv,
 )
 from tests.matrix import ALONE, Row, params
@@ -186,15 +186,13 @@ def test_a_render_is_clean_for_its_own_linter(row: Row) -> None:
 @pytest.mark.job("typed")
 @pytest.mark.parametrize("row", params(ROWS, "typed"))
 def test_renders_are_clean_for_their_own_type_checker(row: Row) -> None:
-    """What the renders of a target import is read once and then found in the cache."""
-    cache = environment(target_of(row.name)) / ".mypy_cache"
-    with FileLock(f"{cache}.lock"):
-        run(installed(row.name), *PYTEST[:2], "mypy", "--cache-dir", str(cache))
+    with types_known(target_of(row.name)) as options:
+        run(installed(row.name), *PYTEST[:2], "mypy", *options)
 
 
 @pytest.mark.slow
 @pytest.mark.job("tested")
-@pytest.mark.parametrize("row", params(ROWS, "tested"))
+@pytest.mark.parametrize("row", [row for row in params(ROWS, "tested") if not row.marks])
 def test_a_render_passes_its_own_tests_offline(row: Row) -> None:
     project = installed(row.name)
     command = [str(project / ".venv" / "bin" / "python"), *PYTEST[1:]]
@@ -205,9 +203,10 @@ def test_a_render_passes_its_own_tests_offline(row: Row) -> None:
 
 @pytest.mark.slow
 @pytest.mark.full
-@pytest.mark.parametrize("variant", PYTHON)
-def test_a_render_that_is_installed_alone_passes_its_own_tests(variant: str) -> None:
-    assert re.search(r"\d+ passed", run(installed_alone(variant), *PYTEST, **OFFLINE))
+@pytest.mark.job("tested")
+@pytest.mark.parametrize("row", params(ROWS, "tested"))
+def test_a_render_that_is_installed_alone_passes_its_own_tests(row: Row) -> None:
+    assert re.search(r"\d+ passed", run(installed_alone(row.name), *PYTEST, **OFFLINE))
 
 
 @pytest.mark.slow

@@ -22,7 +22,14 @@ from hooks.variants import TARGETS
 from tests.conformance.provider import Provider
 from tests.conformance.steps import Hold, Refuse
 from tests.conformance.targets import chat_completions, converse
-from tests.installed import NODE, clean_environment, environment, link_environment, rendered
+from tests.installed import (
+    NODE,
+    clean_environment,
+    environment,
+    link_environment,
+    rendered,
+    types_known,
+)
 from tests.stores import forks
 from tests.stores.servers import wait_for
 
@@ -246,24 +253,25 @@ def test_a_shutdown_waits_for_the_reply(
 def test_the_code_passes_the_linters_of_the_project(project: Path) -> None:
     if (project / "package.json").exists():
         program = [str(NODE)]
-        tools = (
+        tools = [
             ["node_modules/oxlint/bin/oxlint"],
             ["node_modules/prettier/bin/prettier.cjs", "--check", "src"],
             ["node_modules/typescript/bin/tsc"],
-        )
+        ]
     else:
         program = [str(project / ".venv" / "bin" / "python"), "-m"]
-        tools = (["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"])
+        tools = [["ruff", "check", "."], ["ruff", "format", "--check", "."]]
+        with types_known(project.parent.name.rstrip("0123456789")) as options:
+            check(project, *program, "mypy", *options)
     for tool in tools:
-        done = subprocess.run(
-            [*program, *tool],
-            cwd=project,
-            env=clean_environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+        check(project, *program, *tool)
+
+
+def check(project: Path, *command: str) -> None:
+    done = subprocess.run(
+        command, cwd=project, env=clean_environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_missing_secret_is_reported(project: Path) -> None:

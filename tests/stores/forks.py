@@ -148,16 +148,22 @@ def run(
     environment: Mapping[str, str],
     within: float = 600,
     typed: str = "",
+    *,
+    is_apart: bool = False,
 ) -> "subprocess.CompletedProcess[str]":
-    """Run a command of a render to its end; its stdout is all that it writes."""
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    """Run a command of a render to its end; its stdout is all that it writes.
+
+    With `is_apart`, what it writes to stderr is there instead.
+    """
+    errors = subprocess.PIPE if is_apart else subprocess.STDOUT
+    streams = {"stdout": subprocess.PIPE, "stderr": errors}
     with tempfile.TemporaryFile("w+", encoding="utf-8") as stdin:
         stdin.write(typed)
         stdin.seek(0)
         process = start(command, cwd=folder, env=environment, text=True, stdin=stdin, **streams)
     try:
-        output, _ = process.communicate(timeout=within)
+        output, complaints = process.communicate(timeout=within)
     except subprocess.TimeoutExpired:
         process.kill()
         raise
-    return subprocess.CompletedProcess(command, process.wait(), output)
+    return subprocess.CompletedProcess(command, process.wait(), output, complaints)

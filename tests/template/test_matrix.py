@@ -9,7 +9,7 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from hooks.loading import load
-from hooks.variants import VARIANTS, language_of
+from hooks.variants import TARGETS, VARIANTS, language_of
 from tests import matrix
 from tests.conftest import ROOT
 from tests.matrix import ALONE, CROWDED, PAIRS, Job, When, params
@@ -61,6 +61,31 @@ def test_the_table_equals_the_suite() -> None:
         for job in get_args(Job)
     }
     assert json.loads(done.stdout) == said
+
+
+@pytest.mark.parametrize(("variants", "rows"), [(1, 1), (1, 5), (5, 1), (16, 3), (16, 35), (7, 7)])
+def test_each_variant_has_a_share_of_the_rows_and_no_row_is_lost(variants: int, rows: int) -> None:
+    pairs = [
+        (variant, row)
+        for variant in range(variants)
+        for row in range(rows)
+        if matrix.in_turn(variant, row, variants=variants, rows=rows)
+    ]
+    assert {variant for variant, _ in pairs} == {*range(variants)}
+    assert {row for _, row in pairs} == {*range(rows)}
+    assert len(pairs) == max(variants, rows)
+
+
+def test_each_option_stays_in_each_language_and_in_turn_in_each_framework() -> None:
+    kept = matrix.one_framework("a test", VARIANTS)
+    assert kept >= {*TARGETS}
+    options = {(language_of(it), it.partition("+")[2]) for it in VARIANTS}
+    assert options == {(language_of(it), it.partition("+")[2]) for it in kept}
+    assert len(kept) < 0.7 * len(VARIANTS)
+    assert {it.partition("-")[0] for it in kept if "+valkey" in it} == {*matrix.FRAMEWORKS}
+    tests = [matrix.one_framework(f"test {number}", VARIANTS) for number in range(20)]
+    assert set[str]().union(*tests) == {*VARIANTS}
+    assert matrix.one_framework("a test", ["vercel-python+s3"]) == {"vercel-python+s3"}
 
 
 def marks(rows: list[ParameterSet]) -> list[list[str]]:

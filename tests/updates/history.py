@@ -1,5 +1,6 @@
 """A clone of this repository whose tags are the releases, and the working tree as the newest."""
 
+import itertools
 import json
 import os
 import shutil
@@ -20,6 +21,7 @@ from hooks.rendering import without_git
 from hooks.variants import VARIANTS, answers_of
 from tests.conftest import ROOT
 from tests.installed import CACHE, digest_of
+from tests.matrix import one_framework
 
 NEWEST = "9999"  # the version of the working tree
 AGENTS = {"src/app/agent.py", "src/my_agent/agent.py", "src/agent.ts"}
@@ -80,6 +82,15 @@ def rows() -> list[tuple[str, str]]:
     except CommitError:
         return []
     return found
+
+
+def one_framework_of(test: str) -> list[tuple[str, str]]:
+    """Each release with its rows of this test, which is about what both frameworks share."""
+    return [
+        (release, variant)
+        for release, group in itertools.groupby(rows(), lambda row: row[0])
+        for variant in sorted(one_framework(f"{test} {release}", [it for _, it in group]))
+    ]
 
 
 def git(folder: Path, *arguments: str) -> str:

@@ -12,7 +12,17 @@ from hooks.variants import STORES, TARGETS, VARIANTS
 from tests.conftest import ROOT
 from tests.updates.commands import bash, programs
 from tests.updates.edits import OWN_STORES, edit, edited
-from tests.updates.history import MISSING, NEWEST, History, commit, git, offered, rows, update
+from tests.updates.history import (
+    MISSING,
+    NEWEST,
+    History,
+    commit,
+    git,
+    offered,
+    one_framework_of,
+    rows,
+    update,
+)
 from tests.updates.own_tests import pass_once, tree_of
 
 ROWS = rows()
@@ -34,15 +44,21 @@ UNTOUCHED = {"strands-python", "vercel-typescript+valkey"}
 TESTED = {"strands-typescript+s3", "vercel-python"}
 
 
-def sampled(only: Collection[str] = VARIANTS, of: Collection[str] = ()) -> list[ParameterSet]:
+def sampled(
+    only: Collection[str] = VARIANTS, of: Collection[str] = (), test: str = ""
+) -> list[ParameterSet]:
     """Each row of the matrix; marked, unless a usual run has it.
 
     A usual run has some variants, if they are also in `only`, of all releases or of those in `of`.
+    The weekly run has all others, but of a `test` each option in one framework.
     """
     found = []
+    weekly = one_framework_of(test) if test else ROWS
     for release, variant in ROWS:
         is_usual = variant in SAMPLES.get(release, SAMPLES[LATER]) and variant in only
         is_usual = is_usual and (not of or release in of)
+        if not is_usual and (release, variant) not in weekly:
+            continue
         found.append(pytest.param(release, variant, marks=[] if is_usual else [pytest.mark.full]))
     return found
 
@@ -87,7 +103,7 @@ def test_edits_and_files_of_an_owner_survive(release: str, variant: str, history
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("release", "variant"), sampled(UNTOUCHED))
+@pytest.mark.parametrize(("release", "variant"), sampled(UNTOUCHED, test="untouched"))
 def test_an_untouched_project_becomes_a_fresh_copy(
     release: str, variant: str, history: History, tmp_path: Path
 ) -> None:
@@ -97,7 +113,9 @@ def test_an_untouched_project_becomes_a_fresh_copy(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("release", "variant"), sampled(TESTED, {row[0] for row in ROWS[-1:]}))
+@pytest.mark.parametrize(
+    ("release", "variant"), sampled(TESTED, {row[0] for row in ROWS[-1:]}, "tested")
+)
 def test_an_updated_project_passes_its_tests_and_its_owners(
     release: str, variant: str, history: History, tmp_path: Path
 ) -> None:

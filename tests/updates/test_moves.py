@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,10 @@ from hooks import carry_over
 from hooks.releases import sections
 from hooks.variants import TARGETS
 from tests.conftest import ROOT
-from tests.installed import NODE, clean_environment
+from tests.installed import NODE, clean_environment, types_known
+from tests.matrix import one_framework
 from tests.updates.commands import bash, copier, named, programs
-from tests.updates.history import NEWEST, History, commit, git, offered, rows
+from tests.updates.history import NEWEST, History, commit, git, offered, one_framework_of, rows
 from tests.updates.own_tests import link, pass_once
 
 pytestmark = pytest.mark.slow
@@ -119,16 +121,18 @@ def language_of(target: str) -> str:
 
 
 def params(usual: set[tuple[str, str]]) -> list[ParameterSet]:
-    """Each release before MOVED with its targets and capabilities.
+    """Each release before MOVED with its targets, and with its capabilities in one framework.
 
     A row is marked as full unless a usual run has it.
     """
     before = [row for row in rows() if Version(row[0]) < Version(LAST)]
     last = [(LAST, variant) for variant in offered(LAST)] if before else []
+    weekly = {*one_framework_of("moves")}
+    weekly |= {(LAST, variant) for variant in one_framework("moves", offered(LAST) if last else [])}
     return [
         pytest.param(*row, marks=[] if row in usual else [pytest.mark.full])
         for row in before + last
-        if "openai" not in row[1]
+        if "openai" not in row[1] and (row in weekly or row in usual)
     ]
 
 
@@ -167,14 +171,17 @@ def own(project: Path) -> dict[str, str]:
 
 def check_types(project: Path, target: str) -> None:
     """Run the type checker of the project."""
-    link(project, target.partition("+")[0])
-    if language_of(target) == "python":
-        command = [str(project / ".venv" / "bin" / "python"), "-m", "mypy"]
-    else:
-        command = [str(NODE), str(project / "node_modules" / "typescript" / "bin" / "tsc")]
-    result = subprocess.run(
-        command, cwd=project, env=clean_environment(), capture_output=True, text=True
-    )
+    base = target.partition("+")[0]
+    link(project, base)
+    with ExitStack() as stack:
+        if language_of(target) == "python":
+            command = [str(project / ".venv" / "bin" / "python"), "-m", "mypy"]
+            command += stack.enter_context(types_known(base))
+        else:
+            command = [str(NODE), str(project / "node_modules" / "typescript" / "bin" / "tsc")]
+        result = subprocess.run(
+            command, cwd=project, env=clean_environment(), capture_output=True, text=True
+        )
     assert result.returncode == 0, result.stdout + result.stderr
 
 
