@@ -35,7 +35,7 @@ class Receiver:
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str]] = []  # tool and key
-        self.errors: list[Exception] = []
+        self.errors: list[BaseException] = []
         self.results: dict[str, str] = {}  # by key, for `reconcile`
         self.has_reconcile = True
         self.text = ""  # of the results
@@ -247,6 +247,15 @@ async def test_calls_run_in_order_and_a_failed_call_is_retried(receiver: Receive
         await finish(client)
     assert [name for name, _ in receiver.calls] == ["send", "send", "send", "ticket"]
     assert len({key for _, key in receiver.calls}) == 2
+
+
+async def test_a_call_that_cancels_itself_is_retried(receiver: Receiver) -> None:
+    receiver.errors = [asyncio.CancelledError() for _ in range(3)]
+    client = Client(SEND, Reply("Done."))
+    with patch("my_agent.harness.effects.outbox.FIRST_PAUSE", 0.001):
+        await say(client)
+        await finish(client)
+    assert receiver.count("send") == 4
 
 
 async def test_an_outcome_is_saved_before_a_pause(receiver: Receiver) -> None:
@@ -462,8 +471,9 @@ async def test_a_call_does_not_run_after_the_end_of_its_turn(receiver: Receiver)
     assert "calls" not in await records_of(client)
 
 
-async def test_an_error_is_reconciled(receiver: Receiver) -> None:
-    receiver.errors = [OSError("reset")]  # the receiver got nothing
+@pytest.mark.parametrize("error", [OSError("reset"), asyncio.CancelledError()])
+async def test_an_error_is_reconciled(receiver: Receiver, error: BaseException) -> None:
+    receiver.errors = [error]  # the receiver got nothing
     client = Client(PAY, PAY, Reply("ok"))
     assert (await say(client)).turn == 1
     assert receiver.count("pay") == 2
