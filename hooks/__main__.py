@@ -60,13 +60,14 @@ def check(against: str | None) -> None:
     root = template_root()
     last = releases.last_here(root)
     commit = resolve(root, against) if against else last.commit if last else None
-    findings = find_mistakes(root, commit)
+    with weights.weighing(root) as weigh:
+        counts = habits.count_habits(root)
+        findings = find_mistakes(root, commit)
+        now = {} if findings else weigh()
     if not findings:
-        now = weights.weigh(root)
         release, before = weights.read_last(root)
         for line in weights.table(release, before, now):
             click.echo(line)
-        counts = habits.count_habits(root)
         click.echo(f"habits of translated English: {habits.describe(counts)}")
         findings = list(weights.check_weights(before, now, releases.unreleased(root)))
         findings += habits.check_habits(counts)

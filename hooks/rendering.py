@@ -45,8 +45,8 @@ def quick_copier() -> Iterator[None]:
     syntax and extensions of its environment, so it is cached, and so is the content of copier.yml,
     which includes no other file. For each text, Copier merges all answers, and slowly. It renders
     the path of each file below a folder whose name is empty, and the name of the answers file for
-    each part of a path. It also asks Git for core.fileMode after each file, which a render outside
-    Git does not need.
+    each part of a path. It also asks Git whether the template is a repository or a bundle, and for
+    core.fileMode after each file, which a render of a plain folder outside Git does not need.
     """
 
     def compile(self: Environment, source: Any, *names: Any, **options: Any) -> Any:
@@ -91,6 +91,7 @@ def quick_copier() -> Iterator[None]:
             _render_template(self)
 
     with (
+        patch.object(copier_template, "get_repo", lambda _: None),
         patch.object(copier_template, "load_template_config", load_config),
         patch.object(AnswersMap, "combined", property(combined)),
         patch.object(Environment, "compile", compile),

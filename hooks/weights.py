@@ -8,7 +8,8 @@ import json
 import re
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -94,19 +95,33 @@ def weigh_render(template: Path, answers: dict[str, Any]) -> Files:
         return weigh_files(project)
 
 
-def weigh(root: Path) -> Weights:
-    """Return the tokens of each room of the template in `root`, by target. Raises RenderError."""
+@contextmanager
+def weighing(root: Path) -> Iterator[Callable[[], Weights]]:
+    """Render the template in `root`, and yield a function that waits for the weights.
+
+    It returns the tokens of each room, by target, or raises RenderError.
+    """
     rows = [(target, answers) for target in TARGETS for answers in renders_of(target)]
     answers = [answers for _, answers in rows]
-    renders: dict[str, list[Files]] = defaultdict(list)
     with without_git(root) as template, started(partial(weigh_render, template), answers) as found:
-        for (target, _), files in zip(rows, found, strict=True):
-            renders[target].append(files)
-    rooms: Weights = defaultdict(dict)
-    for target, (plain, *others) in renders.items():
-        for room, weight in weigh_rooms(plain, others).items():
-            rooms[room][target] = weight
-    return {room: rooms[room] for room in sorted(rooms)}
+
+        def weights() -> Weights:
+            renders: dict[str, list[Files]] = defaultdict(list)
+            for (target, _), files in zip(rows, found, strict=True):
+                renders[target].append(files)
+            rooms: Weights = defaultdict(dict)
+            for target, (plain, *others) in renders.items():
+                for room, weight in weigh_rooms(plain, others).items():
+                    rooms[room][target] = weight
+            return {room: rooms[room] for room in sorted(rooms)}
+
+        yield weights
+
+
+def weigh(root: Path) -> Weights:
+    """Return the tokens of each room of the template in `root`, by target. Raises RenderError."""
+    with weighing(root) as weights:
+        return weights()
 
 
 def weigh_rooms(plain: Files, others: list[Files]) -> Counter[str]:

@@ -2,8 +2,9 @@
 
 import multiprocessing
 from collections.abc import Callable, Collection, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, wait
 from contextlib import contextmanager
+from functools import cache
 from typing import TypeVar
 
 Row = TypeVar("Row")
@@ -17,9 +18,16 @@ KINDS = multiprocessing.get_all_start_methods()
 CONTEXT = multiprocessing.get_context("forkserver" if "forkserver" in KINDS else "spawn")
 
 
+@cache
+def _pool() -> ProcessPoolExecutor:
+    """Return the processes, which keep what they have compiled until this process ends."""
+    CONTEXT.set_forkserver_preload(["hooks.check", "hooks.snapshots", "hooks.weights"])
+    return ProcessPoolExecutor(mp_context=CONTEXT)
+
+
 @contextmanager
 def started(work: Callable[[Row], Result], rows: Collection[Row]) -> Iterator[Iterator[Result]]:
-    """Yield the results of `work` in the order of `rows`; the processes start at once.
+    """Yield the results of `work` in the order of `rows`; the work starts at once.
 
     A few rows need no processes: they wait until the caller asks for their results. At the end,
     rows that have not begun are dropped.
@@ -27,9 +35,8 @@ def started(work: Callable[[Row], Result], rows: Collection[Row]) -> Iterator[It
     if len(rows) <= FEW:
         yield map(work, rows)
         return
-    CONTEXT.set_forkserver_preload(["hooks.rendering"])
-    pool = ProcessPoolExecutor(mp_context=CONTEXT)
+    futures = [_pool().submit(work, row) for row in rows]
     try:
-        yield pool.map(work, rows)
+        yield (future.result() for future in futures)
     finally:
-        pool.shutdown(cancel_futures=True)
+        wait([future for future in futures if not future.cancel()])
