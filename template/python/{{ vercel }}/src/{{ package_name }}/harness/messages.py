@@ -164,19 +164,22 @@ def mend_stored(messages: list[Message]) -> list[Message]:
     Older versions stored them without repairs.
     """
     for message in messages:
-        for part in message.parts:
-            if isinstance(part, CallPart | ResultPart):
-                _mend_part(part)
+        if message.tool_calls or message.tool_results:
+            message.parts = [*map(_mend_part, message.parts)]
     return messages
 
 
-def _mend_part(part: CallPart | ResultPart) -> None:
+def _mend_part(part: Any) -> Any:
+    if not isinstance(part, CallPart | ResultPart):
+        return part
     id = part.tool_call_id
+    name = part.tool_name
     if not re.fullmatch(CALL_ID, id):
-        part.tool_call_id = hashlib.sha256(id.encode(errors="replace")).hexdigest()[:9]
-    part.tool_name = valid_call_name(part.tool_name)
+        id = hashlib.sha256(id.encode(errors="replace")).hexdigest()[:9]
+    part = part.model_copy(update={"tool_call_id": id, "tool_name": valid_call_name(name)})
     if isinstance(part, CallPart) and SURROGATE.search(part.tool_args):
         _repair_arguments(part)
+    return part
 
 
 def results_in(messages: Iterable[Message]) -> list[CuttableResult]:
