@@ -33,6 +33,7 @@ class RenderError(Exception):
 COMPILED: dict[tuple[object, ...], Any] = {}
 CONFIGS: dict[bytes, dict[str, Any]] = {}
 _compile = Environment.compile
+_get_repo = copier_template.get_repo
 _load_config = copier_template.load_template_config
 _render_template = Worker._render_template
 
@@ -55,6 +56,10 @@ def quick_copier() -> Iterator[None]:
         if key not in COMPILED:
             COMPILED[key] = _compile(self, source, *names, **options)
         return COMPILED[key]
+
+    def find_repository(url: str) -> str | None:
+        is_plain = (Path(url) / "copier.yml").exists() and not (Path(url) / ".git").exists()
+        return None if is_plain else _get_repo(url)
 
     def load_config(path: Path, quiet: bool = False) -> dict[str, Any]:
         key = path.read_bytes()
@@ -91,7 +96,7 @@ def quick_copier() -> Iterator[None]:
             _render_template(self)
 
     with (
-        patch.object(copier_template, "get_repo", lambda _: None),
+        patch.object(copier_template, "get_repo", find_repository),
         patch.object(copier_template, "load_template_config", load_config),
         patch.object(AnswersMap, "combined", property(combined)),
         patch.object(Environment, "compile", compile),

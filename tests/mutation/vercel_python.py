@@ -89,7 +89,7 @@ FAULTS = [
     Fault(
         "a caller reads what the model's exception says",
         TURN,
-        'raise AgentError("model_failed", detail=describe(error))',
-        'raise AgentError("model_failed", str(error))',
+        'raise AgentError("model_failed", detail=describe(error)) from error',
+        'raise AgentError("model_failed", str(error)) from error',
     ),
 ]

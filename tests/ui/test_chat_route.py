@@ -259,7 +259,7 @@ def test_a_page_that_looks_for_a_running_turn_goes_on(page: Page, fleet: Fleet) 
     assert closed.get(path).error == "unauthorized"
     refused = page.server.send(body("s"), path=path).reply()
     assert (refused.error, refused.headers["Allow"]) == ("method_not_allowed", "GET, HEAD")
-    for wrong in (f"{PATH}/", f"{PATH}/stream", f"{PATH}/a/b/stream", f"{PATH}//stream"):
+    for wrong in (f"{PATH}/", f"{PATH}/stream", f"{PATH}/a/streams", f"{PATH}//stream"):
         assert page.server.get(wrong).error == "not_found", wrong
         assert "POST /invocations" in page.server.get(wrong).json["error"]["message"]
 

@@ -144,6 +144,8 @@ def _responder(route: Route, runtime: Runtime) -> Callable[[Request], Awaitable[
         max_bytes = runtime.settings.max_body_bytes
 
     async def respond(request: Request) -> Response:
+        if "" in request.path_params.values():  # of `{name:path}`, which may match no text
+            raise AgentError("not_found")
         check_access(request, runtime, needs_token=not route.public, types=route.types)
         request.state.actor = None if route.public else find_actor(request)
         return await route.handler(bounded(request, max_bytes), runtime)

@@ -13,8 +13,15 @@ from ..modules import LoadModules
 from ..runtime import Runtime
 from ..settings import CoreSettings
 from .capability import Background
-from .readers import TURN_HEADER, EventStream, check_reader, find, may_run_elsewhere
-from .readers import read_key, stop
+from .readers import (
+    TURN_HEADER,
+    EventStream,
+    check_reader,
+    find,
+    may_run_elsewhere,
+    read_key,
+    stop,
+)
 from .recordings import Key
 
 
