@@ -205,9 +205,7 @@ class TurnAgent(ai.Agent):
             self.turn.waiting = [*map(as_tool_call, gated)]
             if not calls or not await self.run_tools(context, calls):
                 return
-            if text := self.final_result(context.messages[-1]):
-                context.add(ai.assistant_message(text))
-                await self.turn.say(text)
+            if await self.end_with_result(context):
                 return
         raise AgentError("reply_incomplete", detail=f"{self.settings.max_steps} steps")
 
@@ -223,11 +221,16 @@ class TurnAgent(ai.Agent):
             context.add(ai.tool_message(*await asyncio.gather(*map(self.call, calls))))
         return not self.turn.waiting
 
-    def final_result(self, results: Message) -> str:
-        """Return the text of a final tool's result, or ""."""
-        parts = [part for part in results.tool_results if part.tool_name in self.final_tools]
+    async def end_with_result(self, context: ai.Context) -> bool:
+        """Reply with the text of a final tool's result; return whether there is one."""
+        results = context.messages[-1].tool_results
+        parts = [part for part in results if part.tool_name in self.final_tools]
         texts = [as_tool_result(part).text for part in parts if not part.is_error]
-        return next((text for text in texts if not is_blank(text)), "")
+        text = next((text for text in texts if not is_blank(text)), "")
+        if text:
+            context.add(ai.assistant_message(text))
+            await self.turn.say(text)
+        return text != ""
 
     def can_run(self, call: CallPart) -> bool:
         """Whether a call has valid arguments and a valid name."""

@@ -25,8 +25,11 @@ class WaitingAgent(TurnAgent):
     """Runs calls without approval before the turn is pending, and does not repeat them."""
 
     async def loop(self, context: ai.Context) -> AsyncGenerator[ai.events.AgentEvent]:
-        if (calls := context.messages[-1].tool_calls) and not await self.run_tools(context, calls):
-            return
+        if calls := context.messages[-1].tool_calls:  # of a resumed turn
+            if not await self.run_tools(context, calls):
+                return
+            if await self.end_with_result(context):
+                return
         async for event in super().loop(context):
             yield event
 
