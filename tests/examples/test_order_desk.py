@@ -149,7 +149,7 @@ def test_the_image_gets_its_debian_package(project: Path, tmp_path: Path) -> Non
     packages = (project / "apt.txt").read_text()
     assert calls_of_apt(project, packages, tmp_path) == [
         "update",
-        "install -y --no-install-recommends sqlite3",
+        "install -y --no-install-recommends tini sqlite3",
     ]
 
 

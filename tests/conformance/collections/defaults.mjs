@@ -3,7 +3,8 @@ import { globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 
-const load = (name) => import(pathToFileURL(join(process.cwd(), `src/collections/${name}.ts`)).href)
+const FOLDER = join(process.cwd(), 'src/harness/collections')
+const load = (name) => import(pathToFileURL(join(FOLDER, `${name}.ts`)).href)
 const { loadProject } = await load('check')
 const { Agent, Grants } = await load('models')
 const { readDocument } = await load('reader')

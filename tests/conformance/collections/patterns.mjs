@@ -1,7 +1,7 @@
 // Tries each regular expression of a render's collections/ and memory/ with hostile texts.
 //
 // Prints how many there are, and those that took longer than is linear: {"tried": n, "slow": [...]}.
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { createContext, Script } from 'node:vm'
@@ -18,9 +18,9 @@ globalThis.RegExp = new Proxy(Original, {
     return new target(source, flags)
   },
 })
-for (const folder of folders.filter((it) => existsSync(join('src', it)))) {
-  for (const name of readdirSync(join('src', folder)).filter((it) => it.endsWith('.ts'))) {
-    const path = join('src', folder, name)
+for (const folder of folders.map((name) => join('src', 'harness', name))) {
+  for (const name of readdirSync(folder).filter((it) => it.endsWith('.ts'))) {
+    const path = join(folder, name)
     await import(pathToFileURL(path).href)
     for (const line of readFileSync(path, 'utf8').split('\n')) {
       if (/^\s*(\/\/|\*|\/\*)/.test(line)) continue
