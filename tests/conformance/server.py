@@ -29,7 +29,7 @@ class Server:
     ) -> None:
         project = target.project()
         self.folder = folder
-        environment = {
+        self.environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(folder),
             "PYTHONUNBUFFERED": "1",  # what is printed is in the log, however the process ends
@@ -46,7 +46,7 @@ class Server:
         self._process = target.start(
             target.command(project),
             cwd=folder,  # not the project: no .env file of an owner is read
-            env=environment,
+            env=self.environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

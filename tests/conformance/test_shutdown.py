@@ -1,6 +1,5 @@
 """SIGTERM: running turns finish, new ones are refused, and the process ends in time with 0."""
 
-import os
 import re
 import signal
 import socket
@@ -114,13 +113,13 @@ def test_a_signal_after_a_second_ends_the_server(
 
 @pytest.mark.slow
 def test_a_server_ends_with_the_parent_that_reloads_it(fleet: Fleet, tmp_path: Path) -> None:
-    target = fleet.target
+    target, server = fleet.target, fleet.shared()  # whose folder and variables it has as well
     log = tmp_path / "log.txt"
     with log.open("wb") as output:
         parent = subprocess.Popen(
             [*target.command(target.project()), "--reload"],
-            cwd=tmp_path,
-            env={"PATH": os.environ["PATH"], "PORT": "0", "PYTHONUNBUFFERED": "1"},
+            cwd=server.folder,
+            env=server.environment,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -19,7 +19,7 @@ from tests.conformance.server import Fleet, Server
 from tests.conformance.steps import Call, Hold, Refuse, Step
 from tests.conformance.waiting import ASKED, answer, ask, delete, ids, order, read, runs
 from tests.conformance.wires import Entry
-from tests.stores.agents import StoreFleet
+from tests.stores.agents import HASTY, StoreFleet
 from tests.stores.proxy import Proxy
 from tests.stores.servers import wait_for
 
@@ -744,15 +744,16 @@ def test_a_claim_that_the_store_makes_late_is_taken_up_by_the_retry(
     """The store freezes, the caller gets 503, and the tool still runs once when asked again."""
     home = approvals.home(server)
     proxy = home.store.proxy()
-    hasty = approvals.start(home, proxy.address, STORE_TIMEOUT_SECONDS=1)
+    home.declare(approvals.store, timeout_ms=HASTY * 1000)
+    hasty = approvals.start(home, proxy.address, STORE_TIMEOUT_SECONDS=HASTY)
     chat = Chat(hasty, provider)
-    chat.say("One.")
+    # Its first turns load what later ones have: the store may be too slow for them.
+    wait_for("a turn", lambda: chat.say("One.").status == 200)
     waiting = ask(chat, ["Deleted."])
     key = {KEY: "key-2"}
-    proxy.at_save = "hold request"
+    proxy.at_save = "hang request"
     approval = chat.send({"approve": waiting}, {**JSON, **key})
     proxy.wait_held()
-    proxy.mode = "hang"
     assert_failed(approval.reply(), 503, "store_unavailable", chat.session)
     assert runs(chat) == 0
     proxy.release.set()

@@ -39,7 +39,9 @@ def test_a_turn_that_fails_is_never_on_the_wire(
     if agent.store:
         running = chat.start("Wrong: conflict.", ADD, [Hold(gate), "Late."], headers=JSON)
         chat.call("Wrong: conflict.", 2)
-        agent.store.write(chat.session, agent.store.read(chat.session) or b"")
+        other = agent.store.snapshot(chat.session)
+        other["app_data"]["reply"] = "Elsewhere."  # records alone would be no conflict
+        agent.store.write(chat.session, json.dumps(other).encode())
         gate.set()
         assert running.reply().status == 409
     assert chat.say("Good two.").turn == 2

@@ -21,8 +21,9 @@ class Proxy:
     a byte at a time, `drip_ms` apart; "delay" answers `drip_ms` later; "cut" closes at the first
     byte; refuse() closes the port.
     `at_save` is what happens to the next save: "hold request" (until `release`, the store has not
-    heard of it), "hold reply" (until `release`, the store has done it), "cut request" and
-    "cut reply" (the same, and the connection is closed). `held` is set when it has happened.
+    heard of it), "hang request" (the same, and from then on `mode` is "hang"), "hold reply" (until
+    `release`, the store has done it), "cut request" and "cut reply" (the same, and the connection
+    is closed). `held` is set when it has happened.
     """
 
     def __init__(self, behind: Address, is_save: IsSave = lambda _: False) -> None:
@@ -180,6 +181,8 @@ class _Connection:
             self.wish = proxy.claim_save(self.request)
         if self.wish.endswith("request"):
             release, held = proxy.release, proxy.held
+            if self.wish.startswith("hang"):  # before a client can ask again
+                proxy.mode = "hang"
             held.set()
             if self.wish.startswith("cut"):
                 self.close()
