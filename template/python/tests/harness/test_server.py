@@ -81,8 +81,9 @@ async def test_the_json_is_checked_before_the_actor(value: bytes) -> None:
         pytest.param(b'{"prompt": "1", "end_session": true}', id="a prompt and an end"),
     ],
 )
-async def test_a_request_needs_a_valid_prompt(body: bytes) -> None:
-    response = await Client(max_prompt_chars=1).post(body, session="s")
+async def test_the_body_is_checked_before_the_actor(body: bytes) -> None:
+    client = Client(max_prompt_chars=1)
+    response = await client.post(body, session="s", headers=INVALID_ACTOR_AND_KEY)
     assert response.status == 400
     assert response.error == "invalid_request"
     assert response.session_id == "s"

@@ -89,8 +89,8 @@ describe('the first failed check is reported', () => {
     isRefused(await client.post([]), 400, 'invalid_request')
   })
 
-  test('a prompt that is not a string', async () => {
-    isRefused(await client.post({ prompt: 1 }), 400, 'invalid_request')
+  test('a prompt that is not a string, before the actor', async () => {
+    isRefused(await client.post({ prompt: 1 }, INVALID_ACTOR), 400, 'invalid_request')
   })
 
   test('a blank prompt', async () => {

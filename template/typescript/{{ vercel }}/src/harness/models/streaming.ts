@@ -11,6 +11,7 @@ import { causesOf, describe } from '../log.ts'
 import { marked, ownPrompt } from '../messages.ts'
 import type { Call, Part } from '../echo_model.ts'
 import { mediaTypesIn, sendable } from '../file_parts.ts'
+import { isTooLong } from './context_length.ts'
 import type { AcceptedTypes } from './rejected_files.ts'
 import type { ShorterPrompts } from './shortening.ts'
 
@@ -103,7 +104,8 @@ export async function startAnswer(model: Model, params: Call, retries: number): 
     try {
       return await model.doStream(params)
     } catch (error) {
-      if (!Object(error).isRetryable) throw error
+      // A gateway may report with status 500 that a request is too long.
+      if (!Object(error).isRetryable || isTooLong(error)) throw error
       const wait = retryDelay(error) ?? FIRST_WAIT * 2 ** number
       await delay(wait, undefined, signal && { signal })
     }
