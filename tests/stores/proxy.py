@@ -152,6 +152,7 @@ class _Connection:
         self.request = b""  # what was sent since the last reply
         self.wish = ""
         self.is_counted = False
+        self.is_late = False  # the store gets all of its request, whose body may come by itself
 
     def close(self) -> None:
         for end in (self.client, self.server):
@@ -163,6 +164,10 @@ class _Connection:
         with suppress(OSError, ValueError):
             while data := self.client.recv(1 << 16):
                 self._request(data)
+        if self.is_late:  # what closes with a reply unread cuts the request too
+            with suppress(OSError):
+                self.server.shutdown(socket.SHUT_WR)
+            return
         self.close()
 
     def _request(self, data: bytes) -> None:
@@ -170,7 +175,7 @@ class _Connection:
         proxy.bytes += len(data)
         if proxy.records:
             proxy.sent.append(data)
-        if proxy.mode == "hang":
+        if proxy.mode == "hang" and not self.is_late:
             return
         if proxy.mode == "cut":
             self.close()
@@ -182,7 +187,7 @@ class _Connection:
         if self.wish.endswith("request"):
             release, held = proxy.release, proxy.held
             if self.wish.startswith("hang"):  # before a client can ask again
-                proxy.mode = "hang"
+                proxy.mode, self.is_late = "hang", True
             held.set()
             if self.wish.startswith("cut"):
                 self.close()

@@ -107,13 +107,8 @@ def conflicts(project: Path) -> list[str]:
     return git(project, "diff", "--name-only", "--diff-filter=U").split()
 
 
-def assert_own(
-    project: Path, target: str, unmerged: list[str], mended: frozenset[str] = frozenset()
-) -> None:
-    """All of it is still there, and a file without a conflict is what its tool can read.
-
-    In a mended package.json a package may be among the optional ones, which npm installs too.
-    """
+def assert_own(project: Path, target: str, unmerged: list[str]) -> None:
+    """All of it is still there, and a file without a conflict is what its tool can read."""
     for path, text in APPENDED.items():
         if path in unmerged or not (project / path).exists():
             continue
@@ -137,7 +132,6 @@ def assert_own(
         assert "pytest-cov" in data["dependency-groups"]["dev"]
     if "package.json" not in unmerged and (project / "package.json").exists():
         data = json.loads((project / "package.json").read_text("utf-8"))
-        optional = data.get("optionalDependencies", {}) if "package.json" in mended else {}
         for group, packages in NODE_PACKAGES.items():
-            assert packages.items() <= (data[group] | optional).items()
+            assert packages.items() <= data[group].items()
         assert SCRIPTS.items() <= data["scripts"].items()

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import re
 import shutil
 import tomllib
@@ -13,7 +14,7 @@ from filelock import FileLock
 
 from hooks.variants import STORES, TARGETS, VARIANTS
 from tests.conftest import ROOT
-from tests.installed import rendered, target_of
+from tests.installed import NODE, rendered, target_of
 from tests.updates.commands import bash, named
 from tests.updates.history import NEWEST, History, commit, git, one_framework_of, rows, update
 from tests.updates.own_tests import pass_once
@@ -223,25 +224,24 @@ def test_conflicts_of_an_older_release_are_known_and_mended_by_one_command(
     # Code that an owner edited is the owner's to merge.
     by_hand = [path for path in unmerged if path.startswith(("src/", "tests/"))]
     texts = [path for path in unmerged if path in TEXTS]
-    manifests = [path for path in unmerged if path not in {*by_hand, *texts}]
+    manifests = [path for path in unmerged if path not in {*by_hand, *texts, "package.json"}]
+    packages = [path for path in unmerged if path == "package.json"]
     given_up = {path: given_up_in((project / path).read_text("utf-8")) for path in manifests}
     changes, _, of_before = (ROOT / "CHANGELOG.md").read_text("utf-8").partition("\n## 0.6.0\n")
-    for files, text in ((texts, changes), (manifests, of_before)):
+    mends = [(texts, changes, "perl"), (manifests, of_before, "perl")]
+    mends += [(packages, of_before, "node")]
+    programs = os.pathsep.join([str(NODE.parent), os.environ["PATH"]])
+    for files, text, program in mends:
         if files:
-            command = named(text, "perl").replace("FILES", " ".join(files))
-            assert bash(command, project).returncode == 0
-    assert_own(project, target, by_hand, frozenset(unmerged))
-    for path in (*texts, *manifests):
+            command = named(text, f"{program} -").replace("FILES", " ".join(files))
+            assert bash(command, project, PATH=programs).returncode == 0
+    assert_own(project, target, by_hand)
+    for path in (*texts, *manifests, *packages):
         new = (history.copied(NEWEST, variant) / path).read_text("utf-8")
         given = given_up.get(path, set())
         lost = lines_of(new) - lines_of((project / path).read_text("utf-8")) - given
         assert lost == set(), f"the template's text in {path} is whole"
     if by_hand == []:  # and later updates meet nothing of it again
-        if "package.json" in manifests:  # as `npm pkg set` does
-            data = json.loads((project / "package.json").read_text("utf-8"))
-            data["scripts"]["test"] = "node --test"
-            text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
-            (project / "package.json").write_text(text, "utf-8")
         commit(project, "Mended")
         update(project, model="anthropic")
         assert conflicts(project) == []
