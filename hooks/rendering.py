@@ -14,6 +14,7 @@ from unittest.mock import patch
 from copier import Settings, run_copy
 from copier import _main as copier_main
 from copier import _template as copier_template
+from copier import _vcs as copier_vcs
 from copier._main import Worker
 from copier._user_data import DEFAULT_DATA, AnswersMap
 from jinja2 import Environment, TemplateError, TemplateNotFound
@@ -33,7 +34,7 @@ class RenderError(Exception):
 COMPILED: dict[tuple[object, ...], Any] = {}
 CONFIGS: dict[bytes, dict[str, Any]] = {}
 _compile = Environment.compile
-_get_repo = copier_template.get_repo
+_get_repo = copier_vcs.get_repo
 _load_config = copier_template.load_template_config
 _render_template = Worker._render_template
 
