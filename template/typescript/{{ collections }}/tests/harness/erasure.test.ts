@@ -5,7 +5,12 @@ import { describe, test } from 'node:test'
 
 import { eraseProject } from '../../src/harness/collections/commands.ts'
 import { Declarations } from '../../src/harness/collections/capability.ts'
-import { forEach, ProjectErasure, type Stock, unread } from '../../src/harness/collections/erasure.ts'
+import {
+  forEach,
+  ProjectErasure,
+  type Stock,
+  unread,
+} from '../../src/harness/collections/erasure.ts'
 import { CommandError } from '../../src/harness/findings.ts'
 
 /** The place fails. */
