@@ -44,14 +44,16 @@ def test_a_project_is_erased_and_a_project_in_the_same_memory_stays(agent: Agent
 
     done = erase(agent)
     assert done.returncode == 1, done
-    assert f" records of collection team of project {PROJECT} in " in done.stdout
-    assert "not erased: events of collection notes in " in done.stdout
+    assert f"erased: records of collection team of project {PROJECT} in " in done.stdout
+    assert "not erased: events of collection notes of every PROJECT_ID in " in done.stdout
+    assert "Run the command again." not in done.stderr, "the rest stays"
     assert "add --unshared notes" in done.stdout
     assert texts(agent.team, f"/projects/{PROJECT}") == []
     assert texts(agent.team, OTHER) == ["Theirs."]
     assert texts(agent.notes, f"/users/{who}") != [], "another project may use them"
     assert agent.said(agent.notes, who) != []
     if agent.store:
+        assert "  sessions of every PROJECT_ID in " in done.stdout
         assert agent.store.everything() == "{}"
 
     done = erase(agent, *UNSHARED)
@@ -78,7 +80,7 @@ def test_a_failure_of_the_service_is_named_and_a_second_run_goes_on(agent: Agent
     done = erase(agent, *UNSHARED)
     assert done.returncode == 1, done
     assert "failed: records of collection notes " in done.stdout
-    assert " remain: " in done.stdout
+    assert " left: " in done.stdout
     assert "Run the command again." in done.stderr
     assert agent.service.service.texts(agent.team, f"/projects/{PROJECT}") == []
     assert agent.service.service.texts(agent.notes, f"/users/{who}") != []
@@ -96,7 +98,7 @@ def test_a_service_that_is_down_does_not_keep_the_sessions(agent: Agent, who: st
     done = erase(agent, *UNSHARED)
     assert done.returncode == 1, done
     assert "cannot be counted" in done.stdout
-    assert "failed: events of collection notes in " in done.stdout
+    assert "failed: events of collection notes of every PROJECT_ID in " in done.stdout
     if agent.store:
         assert agent.store.everything() == "{}"
     agent.up()
@@ -112,7 +114,8 @@ def test_the_files_of_a_trial_are_erased(target: Target, tmp_path: Path) -> None
         assert done.returncode == 0, done
     assert "Miso" in home.local()
     asked = home.run("erase-project", typed="my-agent \n")
-    assert asked.returncode == 0, asked
-    assert "2 events of collection memories in .memory" in asked.stdout
+    assert asked.returncode == 1, asked
+    assert "erased: events of collection memories in .memory/memories.jsonl: 2\n" in asked.stdout
+    assert "collection memories in its memory: set SECRETS_" in asked.stdout
     assert "Miso" not in home.local()
     assert "robin" not in home.local()

@@ -5,7 +5,12 @@ import { describe, test } from 'node:test'
 
 import { eraseProject } from '../../src/harness/collections/commands.ts'
 import { Declarations } from '../../src/harness/collections/capability.ts'
-import { forEach, ProjectErasure, type Stock } from '../../src/harness/collections/erasure.ts'
+import {
+  forEach,
+  ProjectErasure,
+  type Stock,
+  unread,
+} from '../../src/harness/collections/erasure.ts'
 import { CommandError } from '../../src/harness/findings.ts'
 
 /** The place fails. */
@@ -20,6 +25,8 @@ class Shelf implements Stock {
   readonly staysBecause: string
   items: string[]
   limit = 1000
+  /** These fail always. */
+  locked: string[] = []
   /** After each list, one of them is stored. */
   added: string[] = []
 
@@ -36,7 +43,7 @@ class Shelf implements Stock {
 
   delete(names: string[]): Promise<number> {
     return forEach(names, async (name) => {
-      if (this.limit === 0) throw new Down('no light')
+      if (this.limit === 0 || this.locked.includes(name)) throw new Down('no light')
       this.limit--
       this.items = this.items.filter((item) => item !== name)
     })
@@ -47,14 +54,15 @@ describe('the erasure of a project', () => {
   test('counts all items, then erases them', async () => {
     const shelf = new Shelf(['a', 'b'])
     const erasure = new ProjectErasure([shelf])
-    assert.deepEqual(await erasure.count(), ['  2 books in a shelf'])
+    assert.deepEqual(await erasure.count(), ['  books in a shelf: 2'])
     assert.deepEqual(shelf.items, ['a', 'b'])
     assert.equal(erasure.isEmpty, false)
-    assert.deepEqual(await erasure.erase(), ['2 books in a shelf erased', 'note: it is dusty'])
+    const lines = ['erased: books in a shelf: 2', 'note: it is dusty']
+    assert.deepEqual(await erasure.erase(), lines)
     assert.deepEqual(shelf.items, [])
     assert.equal(erasure.hasRemains, false)
     const again = new ProjectErasure([shelf])
-    assert.deepEqual(await again.count(), ['  0 books in a shelf'])
+    assert.deepEqual(await again.count(), ['  books in a shelf: 0'])
     assert.equal(again.isEmpty, true)
   })
 
@@ -64,12 +72,14 @@ describe('the erasure of a project', () => {
     shelf.limit = 1
     const erasure = new ProjectErasure([shelf, other])
     const lines = await erasure.erase()
-    assert.ok(lines.includes('failed: books in a shelf: 2 remain: no light'))
+    assert.ok(lines.includes('erased: books in a shelf: 1'))
+    assert.ok(lines.includes('failed: books in a shelf: 2 left: no light'))
     assert.equal(erasure.hasRemains, true)
+    assert.equal(erasure.isRetryable, true)
     assert.deepEqual(other.items, [], 'the other place is erased')
     shelf.limit = 1000
     const again = new ProjectErasure([shelf, other])
-    assert.ok((await again.erase()).includes('2 books in a shelf erased'))
+    assert.ok((await again.erase()).includes('erased: books in a shelf: 2'))
     assert.equal(again.hasRemains, false)
   })
 
@@ -77,7 +87,7 @@ describe('the erasure of a project', () => {
     const shelf = new Shelf(['a'])
     shelf.added = Array.from({ length: 100 }, (_, number) => `new-${number}`)
     const erasure = new ProjectErasure([shelf])
-    const failure = 'failed: books in a shelf: 1 remain: stop the agent, and run this again'
+    const failure = 'failed: books in a shelf: 1 left: stop the agent, and run this again'
     assert.ok((await erasure.erase()).includes(failure))
     assert.equal(erasure.hasRemains, true)
   })
@@ -91,6 +101,35 @@ describe('the erasure of a project', () => {
     assert.deepEqual(await erasure.erase(), [line])
     assert.deepEqual(shelf.items, ['a'])
     assert.equal(erasure.hasRemains, true)
+    assert.equal(erasure.isRetryable, false)
+  })
+
+  test('erases the others if one item is locked', async () => {
+    const shelf = new Shelf(Array.from({ length: 500 }, (_, number) => String(number)))
+    shelf.locked = ['7', '8']
+    const lines = await new ProjectErasure([shelf]).erase()
+    assert.equal(lines[0], 'erased: books in a shelf: 498')
+    assert.equal(lines[1], 'failed: books in a shelf: 2 left: no light')
+    assert.deepEqual(shelf.items, ['7', '8'])
+  })
+
+  test('says that items without a project belong to all projects of the agent', async () => {
+    const erasure = new ProjectErasure([new Shelf(['a'])], 'apollo')
+    assert.deepEqual(await erasure.count(), ['  books of every PROJECT_ID in a shelf: 1'])
+    const [line] = await erasure.erase()
+    assert.equal(line, 'erased: books of every PROJECT_ID in a shelf: 1')
+  })
+
+  test('names a place whose secret is not set', async () => {
+    const stock = unread('books', 'the library', 'SECRETS_LIBRARY')
+    const erasure = new ProjectErasure([stock], 'apollo')
+    const why = 'set SECRETS_LIBRARY, and run this again: nothing there was looked at'
+    const found = `  books in the library: cannot be counted: ${why}`
+    assert.deepEqual(await erasure.count(), [found])
+    assert.equal(erasure.isEmpty, false)
+    assert.deepEqual(await erasure.erase(), [`failed: books in the library: ${why}`])
+    assert.equal(erasure.hasRemains, true)
+    assert.equal(erasure.isRetryable, false, 'only after the secret is set')
   })
 })
 

@@ -13,7 +13,7 @@ type Use = (erasure: ProjectErasure) => Promise<string[]>
 /**
  * Erase all sessions, memories and other stored data of this project.
  *
- * Exit with status 1 if any remain; run the command again to erase the rest.
+ * Exit with status 1 if any remain, or if a store was not looked at.
  */
 export async function eraseProject(args: string[], load: LoadCapabilities): Promise<void> {
   const options = {
@@ -45,7 +45,8 @@ export async function eraseProject(args: string[], load: LoadCapabilities): Prom
   const [erased, report] = await run(load, unshared, (erasure) => erasure.erase())
   console.log(report.join('\n'))
   if (erased.hasRemains) {
-    throw new CommandError(`Data of project ${name} remains. Run the command again.`)
+    const again = erased.isRetryable ? ' Run the command again.' : ''
+    throw new CommandError(`Not all data of project ${name} is erased.${again}`)
   }
   console.log(`Project ${name} is erased.`)
 }
@@ -55,10 +56,12 @@ async function run(
   unshared: string[],
   use: Use,
 ): Promise<[ProjectErasure, string[]]> {
-  const keepers = (await load()).filter(isKeeper)
+  const capabilities = await load()
+  const keepers = capabilities.filter(isKeeper)
+  const declarations = capabilities.find((capability) => capability instanceof Declarations)!
   try {
     const stocks = await Promise.all(keepers.map((keeper) => keeper.projectStocks(unshared)))
-    const erasure = new ProjectErasure(stocks.flat())
+    const erasure = new ProjectErasure(stocks.flat(), projectIdOf(declarations))
     return [erasure, await use(erasure)]
   } finally {
     for (const keeper of keepers) await keeper.close?.()
@@ -70,9 +73,13 @@ function isKeeper(capability: Capability): capability is Capability & Keeper {
 }
 
 /** Return the id of the agent, and the value of {projectId} if it is set. */
-function nameOf({ project, settings }: Declarations): string {
-  const { projectId } = settings as { projectId?: string | null }
-  return [project.agentId, projectId].filter(Boolean).join('/')
+function nameOf(declarations: Declarations): string {
+  const { agentId } = declarations.project
+  return [agentId, projectIdOf(declarations)].filter(Boolean).join('/')
+}
+
+function projectIdOf({ settings }: Declarations): string | null {
+  return (settings as { projectId?: string | null }).projectId ?? null
 }
 
 /** Return the answer to a question; '' at the end of the input. */

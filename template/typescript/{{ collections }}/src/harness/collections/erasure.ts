@@ -2,9 +2,12 @@
 
 const BATCH = 100 // items per deletion
 const CONCURRENCY = 8
+const MAX_USELESS = 2 // batches in a row that fail without a deletion: the place is down
 const MAX_LISTS = 5 // until the list is empty: a running agent may add items
 const UNCOUNTED = 'cannot be counted'
 const AGAIN = 'stop the agent, and run this again'
+const ALL_PROJECTS = 'of every PROJECT_ID'
+const UNREAD = 'and run this again: nothing there was looked at'
 export const REMAINS =
   'These remain: the servers, buckets and memory resources, their backups and logs, and copies ' +
   'of sessions in other places.'
@@ -12,6 +15,21 @@ export const RUNNING =
   'Stop the agent first: a running agent can store new data during the erasure.'
 
 type ErrorClass = new (...values: never[]) => Error
+
+/** The items cannot be listed, in a second run neither. The message is safe to print. */
+export class CannotList extends Error {}
+
+/** Only `done` items were deleted; `reason` is the first error. */
+export class Incomplete extends Error {
+  readonly done: number
+  readonly reason: unknown
+
+  constructor(done: number, reason: unknown) {
+    super(String(reason))
+    this.done = done
+    this.reason = reason
+  }
+}
 
 /** Data of this project in one place, as items with unique names. */
 export interface Stock {
@@ -23,6 +41,8 @@ export interface Stock {
   readonly staysBecause?: string
   /** About the time after the erasure. */
   readonly note?: string
+  /** Whether `what` says whose items these are. */
+  readonly saysProject?: boolean
   /** Errors of `pages` and `delete`, safe to print. */
   readonly failures?: readonly ErrorClass[]
   /** Yield the names of all items. */
@@ -43,44 +63,63 @@ export interface Keeper {
   close?(): Promise<void> | void
 }
 
-/** Run `work` for each name, some at a time; return the number of names. */
+/**
+ * Run `work` for each name, some at a time; return the number of names.
+ *
+ * Throws Incomplete after all names, if some failed.
+ */
 export async function forEach(
   names: readonly string[],
   work: (name: string) => Promise<unknown>,
 ): Promise<number> {
   const waiting = [...names]
+  const errors: unknown[] = []
   const run = async () => {
-    for (let name = waiting.shift(); name !== undefined; name = waiting.shift()) await work(name)
+    for (let name = waiting.shift(); name !== undefined; name = waiting.shift()) {
+      try {
+        await work(name)
+      } catch (error) {
+        errors.push(error)
+      }
+    }
   }
-  const results = await Promise.allSettled(Array.from({ length: CONCURRENCY }, run))
-  for (const result of results) if (result.status === 'rejected') throw result.reason
+  await Promise.all(Array.from({ length: CONCURRENCY }, run))
+  if (errors.length > 0) throw new Incomplete(names.length - errors.length, errors[0])
   return names.length
 }
 
-/** Return a stock without items, to show that nothing is stored there. */
-export function nothing(what: string, where: string): Stock {
+/** Return the stock of a place that cannot be reached until a variable is set. */
+export function unread(what: string, where: string, variable: string): Stock {
   return {
     what,
     where,
-    async *pages() {},
+    saysProject: true,
+    // oxlint-disable-next-line require-yield
+    async *pages() {
+      throw new CannotList(`set ${variable}, ${UNREAD}`)
+    },
     delete: async () => 0,
   }
 }
 
-/** A stock, the number of its items, and the last failure. */
+/** A stock, its name for messages, the number of its items, and the first failure. */
 interface Place {
   readonly stock: Stock
+  readonly name: string
   found: number
   erased: number
   failure: string
+  /** Whether a second run may succeed. */
+  isRetryable: boolean
 }
 
 /** Counts and erases all stocks of a project. */
 export class ProjectErasure {
   readonly #places: Place[]
 
-  constructor(stocks: readonly Stock[]) {
-    this.#places = stocks.map((stock) => ({ stock, found: 0, erased: 0, failure: '' }))
+  constructor(stocks: readonly Stock[], projectId: string | null = null) {
+    const empty = { found: 0, erased: 0, failure: '', isRetryable: false }
+    this.#places = stocks.map((stock) => ({ ...empty, stock, name: nameOf(stock, projectId) }))
   }
 
   /** Whether there is nothing to erase, as far as the stores can tell. */
@@ -91,6 +130,11 @@ export class ProjectErasure {
   /** Whether data remains. */
   get hasRemains(): boolean {
     return this.#places.some((place) => place.failure || stays(place))
+  }
+
+  /** Whether a second run may erase more. */
+  get isRetryable(): boolean {
+    return this.#places.some((place) => place.isRetryable)
   }
 
   /** Count all items, and return lines about them. */
@@ -107,14 +151,15 @@ export class ProjectErasure {
     for (const place of this.#places) {
       place.found = await count(place)
       if (place.found === 0 || !isErased(place)) continue
-      place.failure = `${place.found} remain: ${place.failure || AGAIN}`
+      place.failure = `${place.found} left: ${place.failure || AGAIN}`
+      place.isRetryable = true
     }
     const done = this.#places.filter(({ erased }) => erased > 0)
     const failed = this.#places.filter(({ failure }) => failure)
     const notes = done.flatMap(({ stock }) => (stock.note ? [`note: ${stock.note}`] : []))
     return [
-      ...done.map(({ stock, erased }) => `${erased} ${nameOf(stock)} erased`),
-      ...failed.map(({ stock, failure }) => `failed: ${nameOf(stock)}: ${failure}`),
+      ...done.map(({ name, erased }) => `erased: ${name}: ${erased}`),
+      ...failed.map(({ name, failure }) => `failed: ${name}: ${failure}`),
       ...this.#staying(),
       ...new Set(notes),
     ]
@@ -123,7 +168,7 @@ export class ProjectErasure {
   #staying(): string[] {
     return this.#places
       .filter(stays)
-      .map(({ stock }) => `not erased: ${nameOf(stock)}: ${stock.staysBecause}`)
+      .map(({ name, stock }) => `not erased: ${name}: ${stock.staysBecause}`)
   }
 }
 
@@ -136,43 +181,58 @@ async function count(place: Place): Promise<number> {
       if (found > 0 && place.stock.staysBecause) return 1
     }
   } catch (error) {
-    place.failure ||= messageOf(place, error)
+    fail(place, error)
     return 0
   }
   return found
 }
 
 async function erase(place: Place): Promise<void> {
-  place.failure = ''
+  Object.assign(place, { failure: '', isRetryable: false })
   try {
     for (let lists = 0; lists < MAX_LISTS; lists++) {
       const names: string[] = []
       for await (const page of place.stock.pages()) names.push(...page)
-      for (let at = 0; at < names.length; at += BATCH) {
-        place.erased += await place.stock.delete(names.slice(at, at + BATCH))
-      }
-      if (names.length === 0) return
+      await deleteAll(place, names)
+      if (place.failure || names.length === 0) return
     }
   } catch (error) {
-    place.failure = messageOf(place, error)
+    fail(place, error)
   }
 }
 
-/** Return the message of a failure. Throws all other errors. */
-function messageOf({ stock }: Place, error: unknown): string {
-  const isFailure = stock.failures?.some((kind) => error instanceof kind)
-  if (!isFailure) throw error
-  return (error as Error).message
+/** Delete items in batches. A failed batch does not keep the later ones. */
+async function deleteAll(place: Place, names: string[]): Promise<void> {
+  let useless = 0
+  for (let at = 0; at < names.length && useless < MAX_USELESS; at += BATCH) {
+    try {
+      place.erased += await place.stock.delete(names.slice(at, at + BATCH))
+      useless = 0
+    } catch (error) {
+      const [done, reason] = error instanceof Incomplete ? [error.done, error.reason] : [0, error]
+      fail(place, reason)
+      place.erased += done
+      useless = done > 0 ? 0 : useless + 1
+    }
+  }
 }
 
-/** Return the items and their place, for messages. */
-function nameOf({ what, where }: Stock): string {
-  return `${what} in ${where}`
+/** Keep the first failure. Throws all other errors. */
+function fail(place: Place, error: unknown): void {
+  const kinds: readonly ErrorClass[] = [CannotList, ...(place.stock.failures ?? [])]
+  if (!kinds.some((kind) => error instanceof kind)) throw error
+  place.failure ||= (error as Error).message
+  place.isRetryable ||= !(error instanceof CannotList)
 }
 
-function describeFound({ stock, found, failure }: Place): string {
-  if (failure) return `${nameOf(stock)}, which ${UNCOUNTED}: ${failure}`
-  return `${found} ${nameOf(stock)}`
+/** Return the items and their place, and whether they belong to all projects of the agent. */
+function nameOf({ what, where, saysProject }: Stock, projectId: string | null): string {
+  const isTold = saysProject || !projectId
+  return `${what} ${isTold ? '' : `${ALL_PROJECTS} `}in ${where}`
+}
+
+function describeFound({ name, found, failure }: Place): string {
+  return failure ? `${name}: ${UNCOUNTED}: ${failure}` : `${name}: ${found}`
 }
 
 function isErased({ stock }: Place): boolean {

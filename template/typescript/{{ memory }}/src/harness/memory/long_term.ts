@@ -2,7 +2,7 @@
 
 import { Capability, type Options } from '../capability.ts'
 import { Declarations } from '../collections/capability.ts'
-import type { Stock } from '../collections/erasure.ts'
+import { type Stock, unread } from '../collections/erasure.ts'
 import { DEFAULT, type MemoryConfig } from '../collections/memory_backend.ts'
 import type { Collection } from '../collections/models.ts'
 import { unsetVariables } from '../collections/secrets.ts'
@@ -141,7 +141,17 @@ export class LongTermMemory extends Capability<MemorySettings> implements Memori
     const stocks = this.collections.flatMap((collection) =>
       stocksOf(collection, projectId, unshared.includes(collection.id)),
     )
-    return [...stocks, ...ownStoreStocks(await policyOf(this.load), projectId)]
+    const own = ownStoreStocks(await policyOf(this.load), projectId)
+    return [...stocks, ...this.#unreadStocks(), ...own]
+  }
+
+  /** Return the memories whose secrets are not set: `stocksOf` has only their files. */
+  #unreadStocks(): Stock[] {
+    const { collections } = this.declarations.project
+    return this.collections.flatMap(({ id }) => {
+      const [unset] = unsetVariables(this.settings, collections.get(id)!)
+      return unset ? [unread(`events and records of collection ${id}`, 'its memory', unset)] : []
+    })
   }
 
   /** Record the session's batched turns now. */

@@ -3,7 +3,7 @@
 // A memory may be shared by several projects. Only a record's path can name its project: events,
 // and records in namespaces without {projectId}, may belong to any of them.
 
-import { forEach, type Stock } from '../collections/erasure.ts'
+import { CannotList, forEach, type Stock } from '../collections/erasure.ts'
 import { describe } from '../log.ts'
 import { type Memory, type MemoryCollection, MemoryUnavailable } from './base.ts'
 import { LocalMemory } from './local.ts'
@@ -63,11 +63,11 @@ export function stocksOf(
   isUnshared: boolean,
 ): Stock[] {
   const { memory } = collection
-  const contents = new Contents(collection, memory, projectId)
-  if (memory instanceof LocalMemory) return contents.allStocks()
-  const local = new LocalMemory(collection.id, []) // a file from a trial without the service
-  const trial = local.exists ? new Contents(collection, local, projectId).allStocks() : []
-  return [...contents.stocks(isUnshared), ...trial]
+  const local = new LocalMemory(collection.id, []) // of a trial without the service
+  const trial = new Contents(collection, local, projectId).allStocks()
+  if (memory instanceof LocalMemory) return trial
+  const stocks = new Contents(collection, memory, projectId).stocks(isUnshared)
+  return local.exists ? [...stocks, ...trial] : stocks
 }
 
 /** Return the owner's writable stores: their interface cannot erase a project. */
@@ -83,6 +83,7 @@ export function ownStoreStocks(policy: MemoryPolicy, projectId: string | null): 
     what: 'data',
     where: `store ${name} of own_memory`,
     staysBecause: NO_ERASE,
+    saysProject: true,
     async *pages() {
       yield ['all']
     },
@@ -108,7 +109,7 @@ class Contents {
     this.#what = `of collection ${collection.id}`
   }
 
-  /** Return all contents, for a file that only this project uses. */
+  /** Return all contents, for a file: its events name no project. */
   allStocks(): Stock[] {
     return [this.#events(''), this.#records(`records ${this.#what}`, null, '')]
   }
@@ -152,6 +153,7 @@ class Contents {
     const pages = () => this.#pages(owner)
     return {
       ...this.#stock(what, reason),
+      saysProject: owner !== null,
       async *pages() {
         for await (const page of pages()) yield page.filter((id) => !deleted.has(id))
       },
@@ -177,7 +179,7 @@ class Contents {
     if (owner === null) return yield* this.#memory.records(ROOT)
     const templates = await this.#memory.templates(this.#collection)
     const isNamed = templates.some((template) => template.includes(PROJECT))
-    if (owner === 'this' && isNamed && !this.#projectId) throw new MemoryUnavailable(UNSET)
+    if (owner === 'this' && isNamed && !this.#projectId) throw new CannotList(UNSET)
     for (const folder of foldersOf(templates)) {
       for await (const entries of this.#memory.entries(folder)) {
         yield entries

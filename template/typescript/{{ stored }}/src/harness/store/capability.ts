@@ -5,7 +5,7 @@ import { isDeepStrictEqual } from 'node:util'
 
 import { Capability } from '../capability.ts'
 import { Declarations } from '../collections/capability.ts'
-import { forEach, nothing, type Stock } from '../collections/erasure.ts'
+import { CannotList, forEach, type Stock, unread } from '../collections/erasure.ts'
 import type { Collection } from '../collections/models.ts'
 import { unsetVariables } from '../collections/secrets.ts'
 import { diagnostic, type Finding } from '../findings.ts'
@@ -92,18 +92,18 @@ export class Store extends Capability<StoreSettings> {
   projectStocks(): Stock[] {
     const { collection, store, unset } = this
     if (!collection) return []
-    if (!store) return [nothing('sessions', `this process, until ${unset} is set`)]
+    if (!store) return [unread('sessions', 'the session store', unset ?? '')]
     const sessions: Stock = {
       what: 'sessions',
       where: store.contact,
       async *pages() {
         yield await store.sessions().catch((error) => {
           if (!(error instanceof Unsupported)) throw error
-          throw new Unsupported(`${error.message} ${UNLISTED}`)
+          throw new CannotList(`${error.message} ${UNLISTED}`)
         })
       },
       delete: (ids) => forEach(ids, (id) => store.end(id)),
-      failures: [StoreUnavailable, Unsupported],
+      failures: [StoreUnavailable],
     }
     const staysBecause = this.isWritable ? '' : READ_ONLY
     return [sessions, ...store.leftovers()].map((stock) => ({ ...stock, staysBecause }))

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from ..capability import Capability, Runtime
 from ..collections.capability import Declarations
 from ..collections.check import Project
-from ..collections.erasure import Stock
+from ..collections.erasure import Stock, unread
 from ..collections.memory_backend import NamespaceConfig
 from ..collections.models import Collection
 from ..collections.secrets import unset_variables
@@ -80,8 +80,10 @@ class LongTermMemory(Capability):
         backend: Any = collection.backend
         declared = backend.retrieval_config
         memory: Memory
-        if unset := unset_variables(self.settings, collection):
+        unset = unset_variables(self.settings, collection)
+        if unset or backend.type != "agentcore_memory":
             declared = declared or {default_template(lifetime): NamespaceConfig()}
+        if unset:
             memory = LocalMemory(id, [*declared], f", until {unset[0]} is set")
         else:
             memory = self.kinds[backend.type].open(collection)
@@ -224,7 +226,18 @@ class LongTermMemory(Capability):
             for collection in self.collections
             for stock in stocks_of(collection, self.project_id, collection.id in unshared)
         ]
-        return [*stocks, *own_store_stocks(self.policy, self.project_id)]
+        own = own_store_stocks(self.policy, self.project_id)
+        return [*stocks, *self._unread_stocks(), *own]
+
+    def _unread_stocks(self) -> list[Stock]:
+        """Return the memories whose secrets are not set: `stocks_of` has only their files."""
+        stocks = list[Stock]()
+        for collection in self.collections:
+            id = collection.id
+            if unset := unset_variables(self.settings, self.project.collections[id]):
+                what = f"events and records of collection {id}"
+                stocks.append(unread(what, "its memory", unset[0]))
+        return stocks
 
     def session_ended(self, session_id: str) -> None:
         """Record the session's batched turns now."""

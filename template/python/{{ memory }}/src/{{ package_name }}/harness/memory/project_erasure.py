@@ -8,7 +8,7 @@ import re
 from collections.abc import AsyncIterator, Iterable
 from enum import Enum, auto
 
-from ..collections.erasure import Stock, for_each
+from ..collections.erasure import CannotList, Stock, for_each
 from ..log import describe
 from .base import Memory, MemoryCollection, MemoryUnavailable
 from .local import LocalMemory
@@ -66,13 +66,12 @@ def stocks_of(
     `is_unshared`: no other project uses the memory.
     """
     memory = collection.memory
+    local = LocalMemory(collection.id, [])  # of a trial without the service
+    trial = _Contents(collection, local, project_id).all_stocks()
     if isinstance(memory, LocalMemory):
-        return _Contents(collection, memory, project_id).all_stocks()
+        return trial
     stocks = _Contents(collection, memory, project_id).stocks(is_unshared)
-    local = LocalMemory(collection.id, [])  # a file from a trial without the service
-    if local.exists:
-        stocks += _Contents(collection, local, project_id).all_stocks()
-    return stocks
+    return [*stocks, *trial] if local.exists else stocks
 
 
 def own_store_stocks(policy: MemoryPolicy, project_id: str | None) -> list[Stock]:
@@ -90,7 +89,14 @@ def own_store_stocks(policy: MemoryPolicy, project_id: str | None) -> list[Stock
         return 0
 
     return [
-        Stock("data", f"store {name} of own_memory", pages, delete, stays_because=NO_ERASE)
+        Stock(
+            what="data",
+            where=f"store {name} of own_memory",
+            pages=pages,
+            delete=delete,
+            stays_because=NO_ERASE,
+            says_project=True,
+        )
         for name in names
     ]
 
@@ -109,7 +115,7 @@ class _Contents:
         self._what = f"of collection {collection.id}"
 
     def all_stocks(self) -> list[Stock]:
-        """Return all contents, for a file that only this project uses."""
+        """Return all contents, for a file: its events name no project."""
         return [self._events(""), self._records(f"records {self._what}", None, "")]
 
     def stocks(self, is_unshared: bool) -> list[Stock]:
@@ -168,6 +174,7 @@ class _Contents:
             (MemoryUnavailable,),
             self._reason or reason,
             self._memory.after_erasure,
+            says_project=owner is not None,
         )
 
     async def _pages(self, owner: Owner | None) -> AsyncIterator[list[str]]:
@@ -178,7 +185,7 @@ class _Contents:
         templates = await self._memory.templates(self._collection)
         is_named = any(PROJECT in template for template in templates)
         if owner is Owner.THIS_PROJECT and is_named and not self._project_id:
-            raise MemoryUnavailable(UNSET)
+            raise CannotList(UNSET)
         for folder in _folders(templates):
             async for entries in self._memory.entries(folder):
                 yield [

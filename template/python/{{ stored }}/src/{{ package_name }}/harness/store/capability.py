@@ -11,7 +11,7 @@ from uuid import uuid4
 from ..capability import Capability
 from ..collections.capability import Declarations
 from ..collections.check import Project
-from ..collections.erasure import Stock, for_each, nothing
+from ..collections.erasure import CannotList, Stock, for_each, unread
 from ..collections.models import Collection
 from ..collections.secrets import unset_variables
 from ..findings import Finding, diagnostic
@@ -118,19 +118,19 @@ class Store(Capability):
         store = self.durable
         if store is None:
             missing = unset_variables(self.settings, self.collection)[0]
-            return [nothing("sessions", f"this process, until {missing} is set")]
+            return [unread("sessions", "the session store", missing)]
 
         async def pages() -> AsyncIterator[list[str]]:
             try:
                 yield await store.sessions()
             except Unsupported as error:
-                raise Unsupported(f"{error} {UNLISTED}") from None
+                raise CannotList(f"{error} {UNLISTED}") from None
 
         async def end(ids: list[str]) -> int:
             return await for_each(ids, store.end)
 
-        failures = (StoreUnavailable, Unsupported)
-        stocks = [Stock("sessions", store.contact, pages, end, failures), *store.leftovers()]
+        sessions = Stock("sessions", store.contact, pages, end, (StoreUnavailable,))
+        stocks = [sessions, *store.leftovers()]
         reason = "" if self.is_writable else READ_ONLY
         return [replace(stock, stays_because=reason) for stock in stocks]
 
