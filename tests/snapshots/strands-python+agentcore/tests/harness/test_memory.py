@@ -432,12 +432,15 @@ async def test_erase_project_erases_the_file_of_a_trial() -> None:
     await client.talk("bob", "I am Bob.")
     erasure = ProjectErasure([client.long_term], [])
     found = await erasure.count()
-    assert [line.split(" in ")[0] for line in found] == [
-        "  2 events of collection notes",
-        "  2 records of collection notes",
+    assert [line.partition(": ")[0] for line in found] == [
+        "  events of collection notes in .memory/notes.jsonl",
+        "  records of collection notes in .memory/notes.jsonl",
+        "  events and records of collection notes in its memory",
     ]
-    await erasure.erase()
-    assert not erasure.has_remains
+    *erased, unread = await erasure.erase()
+    assert [line.partition(": ")[0] for line in erased] == ["erased", "erased"]
+    assert "its memory: set SECRETS_" in unread
+    assert erasure.has_remains, "the service was not looked at"
     assert stored("actor") == []
     assert stored("namespace") == []
 

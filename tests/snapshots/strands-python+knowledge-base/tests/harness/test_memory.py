@@ -432,14 +432,30 @@ async def test_erase_project_erases_the_file_of_a_trial() -> None:
     await client.talk("bob", "I am Bob.")
     erasure = ProjectErasure([client.long_term], [])
     found = await erasure.count()
-    assert [line.split(" in ")[0] for line in found] == [
-        "  2 events of collection notes",
-        "  2 records of collection notes",
+    assert [line.partition(": ")[0] for line in found] == [
+        "  events of collection notes in .memory/notes.jsonl",
+        "  records of collection notes in .memory/notes.jsonl",
+        "  events and records of collection notes in its memory",
     ]
-    await erasure.erase()
-    assert not erasure.has_remains
+    *erased, unread = await erasure.erase()
+    assert [line.partition(": ")[0] for line in erased] == ["erased", "erased"]
+    assert "its memory: set SECRETS_" in unread
+    assert erasure.has_remains, "the service was not looked at"
     assert stored("actor") == []
     assert stored("namespace") == []
+
+
+async def test_a_knowledge_base_without_namespaces_has_one_for_each_user(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = project / "collections" / "notes.collection.md"
+    lines = file.read_text("utf-8").splitlines(keepends=True)
+    file.write_text("".join(it for it in lines if "retrieval_config" not in it), "utf-8")
+    for variable in ("SECRETS_NOTES", "SECRETS_NOTES_SOURCE"):
+        monkeypatch.setenv(variable, "BASE")
+    (notes,) = offline_client().long_term.collections
+    assert "knowledge base" in notes.memory.contact
+    assert await notes.memory.templates(notes) == ["/users/{actorId}"]
 
 
 def policy_of(client: MemoryClient) -> Any:

@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 from client import run
 
-from my_agent.harness.collections.erasure import ProjectErasure, Stock, for_each
+from my_agent.harness.collections.erasure import (
+    ProjectErasure,
+    Stock,
+    for_each,
+    unread,
+)
 
 
 class Down(Exception):
@@ -20,6 +25,7 @@ class Shelf:
     def __init__(self, *items: str, stays_because: str = "") -> None:
         self.items = [*items]
         self.limit = 1000
+        self.locked = set[str]()  # these fail always
         self.added: list[str] = []  # after each list, one of them is stored
         self.stays_because = stays_because
 
@@ -36,7 +42,7 @@ class Shelf:
         return await for_each(names, self.delete_one)
 
     async def delete_one(self, name: str) -> None:
-        if self.limit == 0:
+        if self.limit == 0 or name in self.locked:
             raise Down("no light")
         self.limit -= 1
         self.items.remove(name)
@@ -45,14 +51,14 @@ class Shelf:
 async def test_all_items_are_counted_then_erased() -> None:
     shelf = Shelf("a", "b")
     erasure = ProjectErasure([shelf], [])
-    assert await erasure.count() == ["  2 books in a shelf"]
+    assert await erasure.count() == ["  books in a shelf: 2"]
     assert shelf.items == ["a", "b"]
     assert not erasure.is_empty
-    assert await erasure.erase() == ["2 books in a shelf erased", "note: it is dusty"]
+    assert await erasure.erase() == ["erased: books in a shelf: 2", "note: it is dusty"]
     assert shelf.items == []
     assert not erasure.has_remains
     again = ProjectErasure([shelf], [])
-    assert await again.count() == ["  0 books in a shelf"]
+    assert await again.count() == ["  books in a shelf: 0"]
     assert again.is_empty
 
 
@@ -62,12 +68,14 @@ async def test_a_failure_names_the_rest_and_a_second_run_erases_it() -> None:
     shelf.limit = 1
     erasure = ProjectErasure([shelf, other], [])
     lines = await erasure.erase()
-    assert "failed: books in a shelf: 2 remain: no light" in lines
+    assert "erased: books in a shelf: 1" in lines
+    assert "failed: books in a shelf: 2 left: no light" in lines
     assert erasure.has_remains
+    assert erasure.is_retryable
     assert other.items == [], "the other place is erased"
     shelf.limit = 1000
     again = ProjectErasure([shelf, other], [])
-    assert "2 books in a shelf erased" in await again.erase()
+    assert "erased: books in a shelf: 2" in await again.erase()
     assert not again.has_remains
 
 
@@ -76,7 +84,7 @@ async def test_items_of_an_agent_that_still_runs_are_reported() -> None:
     shelf.added = [f"new-{number}" for number in range(100)]
     erasure = ProjectErasure([shelf], [])
     lines = await erasure.erase()
-    assert "failed: books in a shelf: 1 remain: stop the agent, and run this again" in lines
+    assert "failed: books in a shelf: 1 left: stop the agent, and run this again" in lines
     assert erasure.has_remains
 
 
@@ -88,6 +96,42 @@ async def test_data_that_may_belong_to_others_stays() -> None:
     assert await erasure.erase() == ["not erased: books in a shelf: it is borrowed"]
     assert shelf.items == ["a"]
     assert erasure.has_remains
+    assert not erasure.is_retryable
+
+
+async def test_one_locked_item_does_not_keep_the_others() -> None:
+    shelf = Shelf(*[str(number) for number in range(500)])
+    shelf.locked = {"7", "8"}
+    erasure = ProjectErasure([shelf], [])
+    lines = await erasure.erase()
+    assert lines[0] == "erased: books in a shelf: 498"
+    assert lines[1] == "failed: books in a shelf: 2 left: no light"
+    assert sorted(shelf.items) == ["7", "8"]
+
+
+async def test_items_that_name_no_project_belong_to_all_projects_of_the_agent() -> None:
+    shelf = Shelf("a")
+    erasure = ProjectErasure([shelf], [], "apollo")
+    assert await erasure.count() == ["  books of every PROJECT_ID in a shelf: 1"]
+    lines = await erasure.erase()
+    assert lines[0] == "erased: books of every PROJECT_ID in a shelf: 1"
+
+
+class Closed:
+    """A place whose secret is not set."""
+
+    def project_stocks(self, unshared: Any) -> list[Stock]:
+        return [unread("books", "the library", "SECRETS_LIBRARY")]
+
+
+async def test_a_place_whose_secret_is_unset_is_named() -> None:
+    erasure = ProjectErasure([Closed()], [], "apollo")
+    why = "set SECRETS_LIBRARY, and run this again: nothing there was looked at"
+    assert await erasure.count() == [f"  books in the library: cannot be counted: {why}"]
+    assert not erasure.is_empty
+    assert await erasure.erase() == [f"failed: books in the library: {why}"]
+    assert erasure.has_remains
+    assert not erasure.is_retryable, "only after the secret is set"
 
 
 @pytest.mark.usefixtures("apart")

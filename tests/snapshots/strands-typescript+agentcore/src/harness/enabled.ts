@@ -25,7 +25,7 @@ export const COMMANDS: Record<string, Command<Settings>> = {
   // A command imports its module when it runs.
   'erase-project': {
     takes: '[--yes NAME]',
-    does: 'erase all sessions, memories and other stored data of this project',
+    does: 'erase all data of this project; docs/erasure.md describes --unshared COLLECTION',
     run: async (args, app) => {
       const { eraseProject } = await import('./collections/commands.ts')
       await eraseProject(args, () => app.loadCapabilities())

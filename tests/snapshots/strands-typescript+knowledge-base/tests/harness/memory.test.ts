@@ -433,11 +433,19 @@ describe('erasing a project', () => {
     await agent.say('I am alice.', 'alice')
     await agent.say('I am bob.', 'bob')
     const erasure = new ProjectErasure(await agent.longTerm.projectStocks([]))
-    const found = (await erasure.count()).map((line) => line.split(' in ')[0])
-    const expected = ['  2 events of collection notes', '  2 records of collection notes']
-    assert.deepEqual(found, expected)
-    await erasure.erase()
-    assert.equal(erasure.hasRemains, false)
+    const found = (await erasure.count()).map((line) => line.split(': ')[0])
+    assert.deepEqual(found, [
+      '  events of collection notes in .memory/notes.jsonl',
+      '  records of collection notes in .memory/notes.jsonl',
+      '  events and records of collection notes in its memory',
+    ])
+    const lines = await erasure.erase()
+    assert.deepEqual(
+      lines.map((line) => line.split(': ')[0]),
+      ['erased', 'erased', 'failed'],
+    )
+    assert.match(lines[2] ?? '', /its memory: set SECRETS_/)
+    assert.equal(erasure.hasRemains, true, 'the service was not looked at')
     assert.deepEqual(await new LocalMemory('notes', []).actors(), [])
   })
 })

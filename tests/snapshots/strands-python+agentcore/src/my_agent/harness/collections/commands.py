@@ -1,0 +1,90 @@
+"""The command `erase-project`, which erases all data of this project."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Collection
+
+import click
+
+from ..capability import App
+from ..findings import refuse_errors
+from .capability import Declarations
+from .erasure import REMAINS, RUNNING, Keeper, ProjectErasure
+
+Use = Callable[[ProjectErasure], Awaitable[list[str]]]
+
+
+@click.command("erase-project")
+@click.option("--yes", metavar="NAME", help="Erase without a question: NAME is the project's name.")
+@click.option(
+    "--unshared",
+    multiple=True,
+    metavar="COLLECTION",
+    help="Also erase memories that name no project: no other project uses the collection's memory.",
+)
+@click.pass_obj
+def erase_project(app: App, yes: str | None, unshared: tuple[str, ...]) -> None:
+    """Erase all sessions, memories and other stored data of this project.
+
+    Exit with status 1 if any remain, or if a store was not looked at.
+    """
+    declarations = Declarations.find(app.load_capabilities())
+    refuse_errors(declarations.check())
+    name = _name_of(declarations)
+    for id in unshared:
+        if id not in declarations.project.collections:
+            raise click.UsageError(f"There is no collection {id}. Nothing was erased.")
+    if yes is not None and yes != name:
+        raise click.UsageError(_refusal(yes, name))
+    erasure, lines = asyncio.run(_run(app, unshared, lambda erasure: erasure.count()))
+    click.echo("\n".join([f"Project {name} has stored:", *lines]))
+    if erasure.is_empty:
+        click.echo(f"Nothing of project {name} was erased: there is nothing to erase.")
+        sys.exit(erasure.has_remains)
+    click.echo(f"{REMAINS} {RUNNING}")
+    if yes is None:
+        typed = _ask(f"Type {name} to erase all this")
+        if typed != name:
+            raise click.ClickException(_refusal(typed, name))
+    # New connections: a server may have closed the earlier connections meanwhile.
+    erasure, lines = asyncio.run(_run(app, unshared, lambda erasure: erasure.erase()))
+    click.echo("\n".join(lines))
+    if erasure.has_remains:
+        again = " Run the command again." if erasure.is_retryable else ""
+        raise click.ClickException(f"Not all data of project {name} is erased.{again}")
+    click.echo(f"Project {name} is erased.")
+
+
+async def _run(app: App, unshared: Collection[str], use: Use) -> tuple[ProjectErasure, list[str]]:
+    capabilities = app.load_capabilities()
+    keepers = [it for it in capabilities if isinstance(it, Keeper)]
+    project_id = _project_id_of(Declarations.find(capabilities))
+    erasure = ProjectErasure(keepers, unshared, project_id)
+    try:
+        return erasure, await use(erasure)
+    finally:
+        for keeper in keepers:
+            await keeper.close()
+
+
+def _ask(question: str) -> str:
+    """Return the answer to a question; "" at the end of the input."""
+    try:
+        return str(click.prompt(question, default="", show_default=False)).strip()
+    except click.Abort:
+        click.echo()
+        return ""
+
+
+def _name_of(declarations: Declarations) -> str:
+    """Return the id of the agent, and the value of {projectId} if it is set."""
+    return "/".join(filter(None, [declarations.project.agent_id, _project_id_of(declarations)]))
+
+
+def _project_id_of(declarations: Declarations) -> str | None:
+    project_id: str | None = getattr(declarations.settings, "project_id", None)
+    return project_id
+
+
+def _refusal(typed: str, name: str) -> str:
+    return f"{typed!r} is not the name of this project, {name}. Nothing was erased."
