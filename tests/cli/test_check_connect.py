@@ -56,7 +56,7 @@ def check(target: Target, **variables: str) -> Check:
 
 
 def with_key(variables: dict[str, str], key: str) -> dict[str, str]:
-    return {name: key if name.endswith("_KEY") else value for name, value in variables.items()}
+    return {name: key if "_KEY" in name else value for name, value in variables.items()}
 
 
 @pytest.mark.parametrize("target", EVERY, ids=lambda target: target.name)
