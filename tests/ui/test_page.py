@@ -823,9 +823,13 @@ TIME = """async ([pieces, size]) => {
 
 @pytest.mark.page_only
 def test_no_text_can_keep_the_page_busy(visitor: Visitor) -> None:
+    # A loaded machine takes longer for this, too.
+    loop = "for (let number = 0; number < 1e8; number++);"
+    work = f"() => {{ const begun = performance.now(); {loop} return performance.now() - begun }}"
+    calibration = max(visitor.page.evaluate(work) for _ in range(5))
     for pieces, size in ((PIECES, 6000), (BLOCKS, 100_000)):
         times = sorted(visitor.page.evaluate(TIME, [pieces, size]))
-        assert times[-1][0] < 1500, times[-5:]
+        assert times[-1][0] < max(1500, 20 * calibration), (calibration, times[-5:])
 
 
 @pytest.mark.page_only
