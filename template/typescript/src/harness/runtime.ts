@@ -37,6 +37,7 @@ export class Runtime implements RunningAgent {
   model: LanguageModel = new OfflineModel()
   fileTypes: readonly string[] = Object.keys(FORMATS)
   readonly #opened: Capability[] = []
+  #loading: ReturnType<typeof loadTurn> | undefined
 
   /** Call `checkAll` first: with invalid files, the constructor throws arbitrary errors. */
   constructor(
@@ -185,7 +186,8 @@ export class Runtime implements RunningAgent {
    * a complete reply leaves the session unchanged. Throws AgentError, or the signal's abort reason.
    */
   async #takeTurn(turn: Turn, signal: AbortSignal): Promise<TurnResult> {
-    const { answerTurn } = await import('./turn.ts') // loads the framework
+    this.#loading ??= loadTurn()
+    const answerTurn = await this.#loading
     const { actor, sessionId } = turn
     return this.sessions.open(sessionId, actor, signal, async (session) => {
       turn.signal = signal
@@ -336,6 +338,12 @@ export class Runtime implements RunningAgent {
     await Promise.all(others.map((capability) => close(capability, seconds)))
     await Promise.all(last.map((capability) => close(capability, CLOSE_LAST_SECONDS)))
   }
+}
+
+/** Load the framework, which commands without turns do not need. */
+async function loadTurn() {
+  const { answerTurn } = await import('./turn.ts')
+  return answerTurn
 }
 
 /** Return the output value of a repeated turn: its reply is JSON. */

@@ -143,18 +143,15 @@ async function claim(stage: Stage, waiting: Waiting): Promise<void> {
   const [taken, last] = committedOf(session)
   // A unique id distinguishes this claim from claims of other processes.
   const claimId = randomUUID()
-  const name = `${id} ${claimId}`
-  CLAIMS.set(name, waiting)
   let claimed
   try {
     claimed = await session.claim(taken, { ...last, claim: claimId } as LastTurn)
   } catch (error) {
     // After a store failure, the claim may still be saved, now or later.
     const isUnknown = error instanceof AgentError && error.type === 'store_unavailable'
-    if (!isUnknown) CLAIMS.delete(name)
+    if (isUnknown) CLAIMS.set(`${id} ${claimId}`, waiting)
     throw error
   }
-  CLAIMS.delete(name)
   if (claimed === null) throw new AgentError('not_waiting')
   const { claim: storedClaim } = claimed.app_data as PendingData
   if (storedClaim !== claimId) throw new AgentError('session_conflict')

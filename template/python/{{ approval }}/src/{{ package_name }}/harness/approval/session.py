@@ -139,15 +139,14 @@ async def _claim(session: Session, waiting: Waiting) -> None:
     snapshot, last = _committed(session)
     # A unique id distinguishes this claim from claims of other processes.
     claim = last["claim"] = uuid4().hex
-    with suppress(ValueError):  # too large for the cache
-        CLAIMS[session.id, claim] = waiting
     try:
         claimed = await session.claim(snapshot, last)
-    except AgentError as error:
-        if error.type != "store_unavailable":  # otherwise the claim may still be saved
-            CLAIMS.pop((session.id, claim), None)
+    except BaseException as error:
+        # After a store failure or a cancellation, the claim may still be saved, now or later.
+        if not isinstance(error, AgentError) or error.type == "store_unavailable":
+            with suppress(ValueError):  # too large for the cache
+                CLAIMS[session.id, claim] = waiting
         raise
-    CLAIMS.pop((session.id, claim), None)
     if claimed is None:
         raise AgentError("not_waiting")
     if claimed["app_data"].get("claim") != claim:
