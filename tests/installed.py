@@ -160,6 +160,14 @@ def types_known(target: str) -> Iterator[list[str]]:
         yield ["--cache-dir", str(cache)]
 
 
+def check(project: Path, *command: str) -> None:
+    """Run a tool in a project; it must find nothing."""
+    done = subprocess.run(
+        command, cwd=project, env=clean_environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{' '.join(command)}:\n{done.stdout}{done.stderr}"
+
+
 @cache
 def sources_of_renders() -> str:
     """A digest of all that decides on what is rendered."""

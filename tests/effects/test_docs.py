@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from hooks.variants import TARGETS
 from tests.installed import (
     NODE,
-    clean_environment,
+    check,
     environment,
     link_environment,
     rendered,
@@ -73,10 +72,3 @@ def test_the_tools_of_the_page_work_with_their_test(project: Path) -> None:
             check(project, python, "-m", "mypy", *options, "src/my_agent/shop.py")
     for command in commands:
         check(project, *command)
-
-
-def check(project: Path, *command: str) -> None:
-    done = subprocess.run(
-        command, cwd=project, env=clean_environment(), capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout + done.stderr

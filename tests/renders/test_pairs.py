@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from tests.conftest import ROOT
 from tests.installed import (
     CACHE,
     NPM,
-    clean_environment,
+    check,
     environment,
     link_environment,
     python_for,
@@ -170,10 +169,3 @@ def lint(project: Path, shared: Path) -> None:
     with FileLock(f"{cache}.lock"):
         python = str(project / ".venv" / "bin" / "python")
         check(project, python, "-m", "mypy", "--cache-dir", str(cache))
-
-
-def check(project: Path, *command: str) -> None:
-    result = subprocess.run(
-        command, cwd=project, env=clean_environment(), capture_output=True, text=True
-    )
-    assert result.returncode == 0, f"{' '.join(command)}:\n{result.stdout}{result.stderr}"

@@ -24,6 +24,7 @@ from tests.conformance.steps import Hold, Refuse
 from tests.conformance.targets import chat_completions, converse
 from tests.installed import (
     NODE,
+    check,
     clean_environment,
     environment,
     link_environment,
@@ -265,13 +266,6 @@ def test_the_code_passes_the_linters_of_the_project(project: Path) -> None:
             check(project, *program, "mypy", *options)
     for tool in tools:
         check(project, *program, *tool)
-
-
-def check(project: Path, *command: str) -> None:
-    done = subprocess.run(
-        command, cwd=project, env=clean_environment(), capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_missing_secret_is_reported(project: Path) -> None:
