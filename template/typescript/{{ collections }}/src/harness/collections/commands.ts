@@ -23,13 +23,16 @@ export async function eraseProject(args: string[], load: LoadCapabilities): Prom
   const { yes, unshared = [] } = parseArgs({ args, options }).values
   const declarations = (await load()).find((capability) => capability instanceof Declarations)!
   refuseErrors(declarations.check())
-  const name = nameOf(declarations)
+  // Of PROJECT_ID, which only memories have.
+  const { projectId = null } = declarations.settings as { projectId?: string | null }
+  const name = [declarations.project.agentId, projectId].filter(Boolean).join('/')
   for (const id of unshared) {
     if (declarations.project.collections.has(id)) continue
     throw new CommandError(`There is no collection ${id}. Nothing was erased.`, 2)
   }
   if (yes !== undefined && yes !== name) throw new CommandError(refusal(yes, name), 2)
-  const [found, lines] = await run(load, unshared, (erasure) => erasure.count())
+  const run = (use: Use) => withErasure(load, unshared, projectId, use)
+  const [found, lines] = await run((erasure) => erasure.count())
   console.log([`Project ${name} has stored:`, ...lines].join('\n'))
   if (found.isEmpty) {
     console.log(`Nothing of project ${name} was erased: there is nothing to erase.`)
@@ -42,7 +45,7 @@ export async function eraseProject(args: string[], load: LoadCapabilities): Prom
     if (typed !== name) throw new CommandError(refusal(typed, name))
   }
   // New connections: a server may have closed the earlier connections meanwhile.
-  const [erased, report] = await run(load, unshared, (erasure) => erasure.erase())
+  const [erased, report] = await run((erasure) => erasure.erase())
   console.log(report.join('\n'))
   if (erased.hasRemains) {
     const again = erased.isRetryable ? ' Run the command again.' : ''
@@ -51,17 +54,16 @@ export async function eraseProject(args: string[], load: LoadCapabilities): Prom
   console.log(`Project ${name} is erased.`)
 }
 
-async function run(
+async function withErasure(
   load: LoadCapabilities,
   unshared: string[],
+  projectId: string | null,
   use: Use,
 ): Promise<[ProjectErasure, string[]]> {
-  const capabilities = await load()
-  const keepers = capabilities.filter(isKeeper)
-  const declarations = capabilities.find((capability) => capability instanceof Declarations)!
+  const keepers = (await load()).filter(isKeeper)
   try {
     const stocks = await Promise.all(keepers.map((keeper) => keeper.projectStocks(unshared)))
-    const erasure = new ProjectErasure(stocks.flat(), projectIdOf(declarations))
+    const erasure = new ProjectErasure(stocks.flat(), projectId)
     return [erasure, await use(erasure)]
   } finally {
     for (const keeper of keepers) await keeper.close?.()
@@ -70,16 +72,6 @@ async function run(
 
 function isKeeper(capability: Capability): capability is Capability & Keeper {
   return 'projectStocks' in capability
-}
-
-/** Return the id of the agent, and the value of {projectId} if it is set. */
-function nameOf(declarations: Declarations): string {
-  const { agentId } = declarations.project
-  return [agentId, projectIdOf(declarations)].filter(Boolean).join('/')
-}
-
-function projectIdOf({ settings }: Declarations): string | null {
-  return (settings as { projectId?: string | null }).projectId ?? null
 }
 
 /** Return the answer to a question; '' at the end of the input. */

@@ -30,13 +30,18 @@ def erase_project(app: App, yes: str | None, unshared: tuple[str, ...]) -> None:
     """
     declarations = Declarations.find(app.load_capabilities())
     refuse_errors(declarations.check())
-    name = _name_of(declarations)
+    project_id = getattr(declarations.settings, "project_id", None)
+    name = "/".join(filter(None, [declarations.project.agent_id, project_id]))
     for id in unshared:
         if id not in declarations.project.collections:
             raise click.UsageError(f"There is no collection {id}. Nothing was erased.")
     if yes is not None and yes != name:
         raise click.UsageError(_refusal(yes, name))
-    erasure, lines = asyncio.run(_run(app, unshared, lambda erasure: erasure.count()))
+
+    def run(use: Use) -> tuple[ProjectErasure, list[str]]:
+        return asyncio.run(_run(app, unshared, project_id, use))
+
+    erasure, lines = run(ProjectErasure.count)
     click.echo("\n".join([f"Project {name} has stored:", *lines]))
     if erasure.is_empty:
         click.echo(f"Nothing of project {name} was erased: there is nothing to erase.")
@@ -47,7 +52,7 @@ def erase_project(app: App, yes: str | None, unshared: tuple[str, ...]) -> None:
         if typed != name:
             raise click.ClickException(_refusal(typed, name))
     # New connections: a server may have closed the earlier connections meanwhile.
-    erasure, lines = asyncio.run(_run(app, unshared, lambda erasure: erasure.erase()))
+    erasure, lines = run(ProjectErasure.erase)
     click.echo("\n".join(lines))
     if erasure.has_remains:
         again = " Run the command again." if erasure.is_retryable else ""
@@ -55,10 +60,10 @@ def erase_project(app: App, yes: str | None, unshared: tuple[str, ...]) -> None:
     click.echo(f"Project {name} is erased.")
 
 
-async def _run(app: App, unshared: Collection[str], use: Use) -> tuple[ProjectErasure, list[str]]:
-    capabilities = app.load_capabilities()
-    keepers = [it for it in capabilities if isinstance(it, Keeper)]
-    project_id = _project_id_of(Declarations.find(capabilities))
+async def _run(
+    app: App, unshared: Collection[str], project_id: str | None, use: Use
+) -> tuple[ProjectErasure, list[str]]:
+    keepers = [it for it in app.load_capabilities() if isinstance(it, Keeper)]
     erasure = ProjectErasure(keepers, unshared, project_id)
     try:
         return erasure, await use(erasure)
@@ -74,16 +79,6 @@ def _ask(question: str) -> str:
     except click.Abort:
         click.echo()
         return ""
-
-
-def _name_of(declarations: Declarations) -> str:
-    """Return the id of the agent, and the value of {projectId} if it is set."""
-    return "/".join(filter(None, [declarations.project.agent_id, _project_id_of(declarations)]))
-
-
-def _project_id_of(declarations: Declarations) -> str | None:
-    project_id: str | None = getattr(declarations.settings, "project_id", None)
-    return project_id
 
 
 def _refusal(typed: str, name: str) -> str:
