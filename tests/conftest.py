@@ -63,7 +63,8 @@ FIRST = (
 
 SAMPLES = [{"strands-python", "vercel-typescript"}, {"vercel-python", "strands-typescript"}]
 
-# Tests of what an answer adds, and others that take long: the usual run has each in one language.
+# Tests of what an answer adds, and others that take long: the usual run has each in one language,
+# and each of its rows in one framework.
 HALVED = (
     *("auth/", "background/", "bedrock/", "conformance/", "deploy/", "evals/", "mcp/", "memory/"),
     "stores/",
@@ -142,6 +143,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """
     sample(items)
     halve(items)
+    choose_framework(items)
     choose_store(items)
     items[:] = [item for item in items if is_row(item)]
     yield
@@ -177,16 +179,37 @@ def halve(items: list[pytest.Item]) -> None:
     for item, target in usual_rows(items):
         test, _, row = item.nodeid.partition("[")
         is_stored = STORED.search(row) is not None
-        name = test.removeprefix("tests/")
-        if name.startswith(IN_BOTH):
+        if test.removeprefix("tests/").startswith(IN_BOTH):
             continue
-        is_halved = name.startswith(HALVED) and not name.startswith(WHOLE)
-        if (is_stored or is_halved) and is_row(item):
+        if (is_stored or is_halved(test)) and is_row(item):
             tests[f"{test} {is_stored}"][target.partition("-")[2]].append(item)
     for test, rows in tests.items():
         if len(rows) == 2:
             for item in rows[sorted(rows)[crc32(test.encode()) % 2]]:
                 item.add_marker("full")
+
+
+def is_halved(test: str) -> bool:
+    """Whether the usual run has a test in one language."""
+    name = test.removeprefix("tests/")
+    return name.startswith(HALVED) and not name.startswith(WHOLE)
+
+
+def choose_framework(items: list[pytest.Item]) -> None:
+    """Mark rows of a test in HALVED as full, so that each stays with one target.
+
+    The targets of a language differ in their framework. The name of the test decides which of
+    them comes first, so that few servers are started for a test.
+    """
+    rows: dict[str, dict[str, pytest.Item]] = defaultdict(dict)
+    for item, target in usual_rows(items):
+        if is_halved(item.nodeid) and is_row(item):
+            rows[item.nodeid.replace(target, "*")][target] = item
+    for row, found in rows.items():
+        test = row.partition("[")[0]
+        kept = min(found, key=lambda target: crc32(f"{test} {target}".encode()))
+        for target in found.keys() - {kept}:
+            found[target].add_marker("full")
 
 
 def choose_store(items: list[pytest.Item]) -> None:

@@ -59,7 +59,7 @@ def test_a_project_is_erased_and_a_project_in_the_same_memory_stays(agent: Agent
     done = erase(agent, *UNSHARED)
     assert done.returncode == 0, done
     assert "note: records of the last turns may still be extracted" in done.stdout
-    assert texts(agent.notes, "/users") == []
+    assert texts(agent.notes, f"/users/{who}") == []
     for memory in (agent.notes, agent.team):
         assert agent.said(memory, who) == []
     assert texts(agent.team, OTHER) == ["Theirs."], "a path that names another project"
@@ -87,7 +87,7 @@ def test_a_failure_of_the_service_is_named_and_a_second_run_goes_on(agent: Agent
     agent.service.faults.clear()
     again = erase(agent, *UNSHARED)
     assert again.returncode == 0, again
-    assert agent.service.service.texts(agent.notes, "/users") == []
+    assert agent.service.service.texts(agent.notes, f"/users/{who}") == []
 
 
 @pytest.mark.full
