@@ -64,7 +64,7 @@ FIRST = (
 SAMPLES = [{"strands-python", "vercel-typescript"}, {"vercel-python", "strands-typescript"}]
 
 # Tests of what an answer adds, and others that take long: the usual run has each in one language,
-# and each of its rows in one framework.
+# and each of its rows with one target.
 HALVED = (
     *("auth/", "background/", "bedrock/", "conformance/", "deploy/", "evals/", "mcp/", "memory/"),
     "stores/",
@@ -143,7 +143,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """
     sample(items)
     halve(items)
-    choose_framework(items)
+    choose_target(items)
     choose_store(items)
     items[:] = [item for item in items if is_row(item)]
     yield
@@ -195,14 +195,13 @@ def is_halved(test: str) -> bool:
     return name.startswith(HALVED) and not name.startswith(WHOLE)
 
 
-def choose_framework(items: list[pytest.Item]) -> None:
+def choose_target(items: list[pytest.Item]) -> None:
     """Mark rows of a test in HALVED as full, so that each stays with one target.
 
-    The targets of a language differ in their framework. The name of the test decides which of
-    them comes first, so that few servers are started for a test.
+    The name of the test decides which target comes first, so that few servers are started for it.
     """
     rows: dict[str, dict[str, pytest.Item]] = defaultdict(dict)
-    for item, target in usual_rows(items):
+    for item, target in targeted(items):
         if is_halved(item.nodeid) and is_row(item):
             rows[item.nodeid.replace(target, "*")][target] = item
     for row, found in rows.items():
@@ -210,6 +209,7 @@ def choose_framework(items: list[pytest.Item]) -> None:
         kept = min(found, key=lambda target: crc32(f"{test} {target}".encode()))
         for target in found.keys() - {kept}:
             found[target].add_marker("full")
+            found[target].add_marker("slow")
 
 
 def choose_store(items: list[pytest.Item]) -> None:
@@ -227,9 +227,14 @@ def choose_store(items: list[pytest.Item]) -> None:
 
 def usual_rows(items: list[pytest.Item]) -> Iterator[tuple[pytest.Item, str]]:
     """Yield each slow test of the usual run that is about one target, and that target."""
+    return ((item, it) for item, it in targeted(items) if item.get_closest_marker("slow"))
+
+
+def targeted(items: list[pytest.Item]) -> Iterator[tuple[pytest.Item, str]]:
+    """Yield each test of the usual run that is about one target, and that target."""
     for item in items:
         targets = [name for name in TARGETS if name in item.name]
-        if len(targets) == 1 and item.get_closest_marker("slow") and not is_full(item):
+        if len(targets) == 1 and not is_full(item):
             yield item, targets[0]
 
 
