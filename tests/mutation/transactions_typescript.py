@@ -54,8 +54,8 @@ FAULTS = [
     Fault(
         "history trimming forgets where turns begin",
         SESSIONS,
-        "({ ...turn, at: turn.at - start + summary.length })",
-        "turn",
+        "({ ...start, at: start.at - end + length })",
+        "start",
     ),
     Fault(
         "a turn that was taken back is replayed",
