@@ -862,6 +862,27 @@ def test_a_prompt_in_another_process_drops_a_pending_approval(
 
 
 @pytest.mark.stored
+def test_a_turn_that_waits_in_a_read_only_store_is_approved_only_where_it_is_saved(
+    approvals: StoreFleet, provider: Provider
+) -> None:
+    """Each reader would run the tool."""
+    writer = approvals.fresh()
+    home, chat = approvals.home(writer), Chat(writer, provider)
+    chat.say("One.")
+    waiting = ask(chat, ["Deleted."])
+    agent = home.folder / "agents" / f"{home.agent_id}.agent.md"
+    text = agent.read_text()
+    agent.write_text(text.replace('write_collections: ["sessions"]', "write_collections: []"))
+    assert agent.read_text() != text
+    for _ in range(2):
+        reader = chat.elsewhere(approvals.again(writer))
+        assert_failed(answer(reader, waiting), 409, "not_waiting", chat.session)
+        assert runs(chat) == 0
+        assert reader.say("Two.", headers=JSON).turn == 2
+    assert_waits(chat, waiting, turn=2)
+
+
+@pytest.mark.stored
 def test_the_record_of_a_turn_that_waits_is_readable(
     approvals: StoreFleet, server: Server, provider: Provider
 ) -> None:

@@ -186,7 +186,10 @@ export class Runtime implements RunningAgent {
    * a complete reply leaves the session unchanged. Throws AgentError, or the signal's abort reason.
    */
   async #takeTurn(turn: Turn, signal: AbortSignal): Promise<TurnResult> {
-    this.#loading ??= loadTurn()
+    this.#loading ??= loadTurn().catch((error) => {
+      this.#loading = undefined // the next turn tries again
+      throw error
+    })
     const answerTurn = await this.#loading
     const { actor, sessionId } = turn
     return this.sessions.open(sessionId, actor, signal, async (session) => {

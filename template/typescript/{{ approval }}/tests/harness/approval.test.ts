@@ -5,7 +5,7 @@ import { describe, test } from 'node:test'
 
 import { Approval } from '../../src/harness/approval/capability.ts'
 import { Answers } from '../../src/harness/approval/waiting.ts'
-import { TurnRequest, type TurnResult } from '../../src/harness/contract.ts'
+import { AgentError, TurnRequest, type TurnResult } from '../../src/harness/contract.ts'
 import { type AgentResponse, Client, SESSION } from './client.ts'
 import { Payments } from './payments.ts'
 import { type Answer, reply, toolCall } from './script.ts'
@@ -93,6 +93,42 @@ describe('a call that needs an approval', () => {
     const conversation = ['Pay.', '(toolUse)', '(toolResult)', 'No.', 'Never mind.']
     assert.deepEqual(client.model.conversations.at(-1), conversation)
   })
+})
+
+describe('a call that was approved stays pending', () => {
+  /** Approve a call, and call `act` while its approval is saved; then approve it again. */
+  async function staysPending(act: (client: Client, stop: AbortController) => void): Promise<void> {
+    const { client, payments } = makeClient([PAY, reply('Done.')])
+    const id = idOf(await client.say('Pay.', ADA))
+    const { store } = client.runtime.sessions
+    const save = store.save.bind(store)
+    const stop = new AbortController()
+    store.save = async (...values) => {
+      store.save = save
+      act(client, stop)
+      return save(...values)
+    }
+    const request = new Answers({ sessionId: 'ada' }, new Map([[id, null]]))
+    await assert.rejects(client.runtime.spawn(request, { signal: stop.signal }))
+    assert.deepEqual(payments.paid, [])
+    const approved = await answer(client, { approve: [id] })
+    assert.equal(approved.reply, 'Done.')
+    assert.deepEqual(payments.paid, [7])
+    const repeated = await answer(client, { approve: [id] })
+    assert.equal(repeated.error, 'not_waiting')
+  }
+
+  test('if its client leaves before it runs', () => staysPending((_, stop) => stop.abort()))
+
+  test('if the store fails after it saved the approval', () =>
+    staysPending(({ runtime }) => {
+      const { store } = runtime.sessions
+      const load = store.load.bind(store)
+      store.load = async () => {
+        store.load = load
+        throw new AgentError('session_conflict')
+      }
+    }))
 })
 
 describe('an answer is refused, and the call stays pending,', () => {

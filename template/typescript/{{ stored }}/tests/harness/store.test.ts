@@ -375,6 +375,18 @@ describe('a session', { skip }, () => {
     await assertCommitted(reader, id, 1)
     await assertCommitted(startProcess(), id, 2)
   })
+
+  test('has no pending turn in a read-only store: each process could run its tools', async () => {
+    const id = newId()
+    await assertCommitted(startProcess(), id, 1)
+    const { revision, snapshot } = (await openStore().load(id))!
+    const value = JSON.parse(snapshot)
+    const pending = { ...value, app_data: { ...value.app_data, pending: {} } }
+    await openStore().save(id, JSON.stringify(pending), revision)
+    const reader = startProcess([], openStore(), SETTINGS, false)
+    const { last } = await reader.runtime.sessions.read(id, null)
+    assert.deepEqual(last, value.app_data)
+  })
 })
 
 describe('a save', { skip }, () => {

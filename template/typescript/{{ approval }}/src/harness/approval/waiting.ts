@@ -47,10 +47,10 @@ export type Waiting = z.infer<typeof WAITING>
 type PendingData = LastTurn & { pending?: Waiting | undefined; claim?: string | undefined }
 
 /**
- * Turns that this process may have claimed, by session and claim: at most 64 MiB.
+ * Turns that this process may have claimed, by session and claim: at most 8 Mi characters of JSON.
  */
 const CLAIMS = new LRUCache<string, Waiting>({
-  maxSize: 64 * 1024 * 1024,
+  maxSize: 8 * 1024 * 1024,
   sizeCalculation: (waiting) => JSON.stringify(waiting).length,
 })
 
@@ -127,13 +127,13 @@ export function byCall(reasons: Reasons): Reasons {
 }
 
 /**
- * Remove the turn from the record before a tool runs, so that it runs only once.
+ * Remove the turn from the record before a tool runs, so that it runs at most once.
  *
  * Throws AgentError: `not_waiting` if the session has ended, `session_conflict` if it changed,
- * or an error of the store.
+ * or an error of the store. Throws the reason of the turn's signal if it is aborted.
  */
-async function claim(stage: Stage, waiting: Waiting): Promise<void> {
-  const { session } = stage
+async function claim({ session, turn }: Stage, waiting: Waiting): Promise<void> {
+  turn.signal.throwIfAborted()
   const { id } = session
   const { pending, claim: earlier } = session.last as PendingData
   if (!pending) {
@@ -146,10 +146,10 @@ async function claim(stage: Stage, waiting: Waiting): Promise<void> {
   let claimed
   try {
     claimed = await session.claim(taken, { ...last, claim: claimId } as LastTurn)
+    turn.signal.throwIfAborted()
   } catch (error) {
-    // After a store failure, the claim may still be saved, now or later.
-    const isUnknown = error instanceof AgentError && error.type === 'store_unavailable'
-    if (isUnknown) CLAIMS.set(`${id} ${claimId}`, waiting)
+    // The claim may be saved, now or later, but no tool has run: the next approval continues.
+    CLAIMS.set(`${id} ${claimId}`, waiting)
     throw error
   }
   if (claimed === null) throw new AgentError('not_waiting')

@@ -11,7 +11,7 @@ import { Conflict, type DurableStore, type Files, idAfter, isOlder } from './bas
 import { StoreUnavailable, Unsupported } from './base.ts'
 import { attachFiles, detachFiles, isIntact, namesIn } from './detached_files.ts'
 import type { StoreSettings } from './settings.ts'
-import { foreignFormat, isSame, readSnapshot } from './snapshot.ts'
+import { foreignFormat, isSame, readSnapshot, withoutPending } from './snapshot.ts'
 
 /** Marks erased data; no caller may use it. */
 const FORGOTTEN = /^forgotten-[0-9a-f]{64}$/
@@ -104,7 +104,8 @@ export class CachedStore implements SessionStore {
       // For example, after a failover.
       log('WARNING', `session ${sessionId}: the store has lost turns that this process has seen`)
     }
-    const read = { ...latest, isRolledBack }
+    const text = this.#local ? withoutPending(latest.snapshot) : latest.snapshot
+    const read = { ...latest, snapshot: text, isRolledBack }
     this.#cache.set(sessionId, read)
     return await this.#withFiles(sessionId, read)
   }

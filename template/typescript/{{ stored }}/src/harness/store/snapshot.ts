@@ -97,6 +97,13 @@ export function foreignFormat(stored: string): string | null {
   return areMessages(messages) ? null : 'its messages come from another framework'
 }
 
+/** Return the snapshot without its pending turn, which needs a save before its tools run. */
+export function withoutPending(snapshot: string): string {
+  const value = JSON.parse(snapshot)
+  delete value.app_data.pending
+  return JSON.stringify(value)
+}
+
 /** Return whether both are the same JSON value; a store may add an empty `state`. */
 export function isSame(stored: string, snapshot: string): boolean {
   return isDeepStrictEqual(withState(parse(stored)), withState(parse(snapshot)))

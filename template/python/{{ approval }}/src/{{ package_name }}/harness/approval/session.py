@@ -66,9 +66,9 @@ class PendingData(LastTurn):
     claim: NotRequired[str]
 
 
-# Turns that this process may have claimed, by session and claim: at most 64 MiB.
+# Turns that this process may have claimed, by session and claim: at most 8 Mi characters of JSON.
 CLAIMS: LRUCache[tuple[str, str], Waiting] = LRUCache(
-    64 << 20, getsizeof=lambda waiting: len(waiting.model_dump_json())
+    8 << 20, getsizeof=lambda waiting: len(waiting.model_dump_json())
 )
 
 
@@ -127,7 +127,7 @@ async def _resume(session: Session, turn: Turn, answers: Answers, waiting: Waiti
 
 
 async def _claim(session: Session, waiting: Waiting) -> None:
-    """Remove the turn from the record before a tool runs, so that it runs only once.
+    """Remove the turn from the record before a tool runs, so that it runs at most once.
 
     Raises AgentError: `not_waiting` if the session has ended, `session_conflict` if it changed,
     or an error of the store.
@@ -141,11 +141,10 @@ async def _claim(session: Session, waiting: Waiting) -> None:
     claim = last["claim"] = uuid4().hex
     try:
         claimed = await session.claim(snapshot, last)
-    except BaseException as error:
-        # After a store failure or a cancellation, the claim may still be saved, now or later.
-        if not isinstance(error, AgentError) or error.type == "store_unavailable":
-            with suppress(ValueError):  # too large for the cache
-                CLAIMS[session.id, claim] = waiting
+    except BaseException:
+        # The claim may be saved, now or later, but no tool has run: the next approval continues.
+        with suppress(ValueError):  # too large for the cache
+            CLAIMS[session.id, claim] = waiting
         raise
     if claimed is None:
         raise AgentError("not_waiting")

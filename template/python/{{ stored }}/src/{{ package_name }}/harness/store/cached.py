@@ -22,7 +22,7 @@ from .base import (
 )
 from .detached_files import attach_files, detach_files, is_intact, names_in
 from .settings import StoreSettings
-from .snapshot import foreign_format, is_same, read_snapshot
+from .snapshot import foreign_format, is_same, read_snapshot, without_pending
 
 log = logging.getLogger(__name__)
 OnSaved = Callable[[], None]
@@ -92,6 +92,8 @@ class CachedStore:
             if is_rolled_back:  # for example by a failover
                 message = "the store has lost turns that this process has seen"
                 log.warning("session %s: %s", session_id, message)
+            if self._local:
+                snapshot = without_pending(snapshot)
             stored = Stored(stored.revision, snapshot, is_rolled_back)
         self._known.put(session_id, stored)
         return await self._with_files(session_id, stored)

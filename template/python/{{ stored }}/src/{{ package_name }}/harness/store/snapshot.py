@@ -108,6 +108,13 @@ def _shorten(snapshot: dict[str, Any], max_bytes: int) -> bytes:
     return serialize(snapshot | {"data": data | {"messages": kept}, "app_data": last})
 
 
+def without_pending(snapshot: bytes) -> bytes:
+    """Return the snapshot without its pending turn, which needs a save before its tools run."""
+    value = parse(snapshot)
+    value["app_data"].pop("pending", None)
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+
+
 def is_same(stored: bytes, snapshot: bytes) -> bool:
     """Return whether both are the same JSON value; a store may add an empty `state`."""
     return bool(_with_state(parse(stored)) == _with_state(parse(snapshot)))
