@@ -1,6 +1,7 @@
 """The command `erase-project`, which erases all data of this project."""
 
 import asyncio
+import json
 import sys
 from collections.abc import Awaitable, Callable, Collection
 
@@ -9,6 +10,7 @@ import click
 from ..capability import App
 from ..findings import refuse_errors
 from .capability import Declarations
+from .check import stores_sessions
 from .erasure import REMAINS, RUNNING, Keeper, ProjectErasure
 
 Use = Callable[[ProjectErasure], Awaitable[list[str]]]
@@ -32,11 +34,12 @@ def erase_project(app: App, yes: str | None, unshared: tuple[str, ...]) -> None:
     refuse_errors(declarations.check())
     project_id = getattr(declarations.settings, "project_id", None)
     name = "/".join(filter(None, [declarations.project.agent_id, project_id]))
+    memories = [it.collection_id for it in declarations.project.used() if not stores_sessions(it)]
     for id in unshared:
-        if id not in declarations.project.collections:
-            raise click.UsageError(f"There is no collection {id}. Nothing was erased.")
+        if id not in memories:
+            raise _wrong(f"Collection {id} is not a memory of this agent.", 2)
     if yes is not None and yes != name:
-        raise click.UsageError(_refusal(yes, name))
+        raise _wrong(_refusal(yes, name), 2)
 
     def run(use: Use) -> tuple[ProjectErasure, list[str]]:
         return asyncio.run(_run(app, unshared, project_id, use))
@@ -50,7 +53,7 @@ def erase_project(app: App, yes: str | None, unshared: tuple[str, ...]) -> None:
     if yes is None:
         typed = _ask(f"Type {name} to erase all this")
         if typed != name:
-            raise click.ClickException(_refusal(typed, name))
+            raise _wrong(_refusal(typed, name))
     # New connections: a server may have closed the earlier connections meanwhile.
     erasure, lines = run(ProjectErasure.erase)
     click.echo("\n".join(lines))
@@ -82,4 +85,10 @@ def _ask(question: str) -> str:
 
 
 def _refusal(typed: str, name: str) -> str:
-    return f"{typed!r} is not the name of this project, {name}. Nothing was erased."
+    return f"{json.dumps(typed, ensure_ascii=False)} is not the name of this project, {name}."
+
+
+def _wrong(problem: str, exit_code: int = 1) -> click.ClickException:
+    error = click.ClickException(f"{problem} Nothing was erased.")
+    error.exit_code = exit_code
+    return error
