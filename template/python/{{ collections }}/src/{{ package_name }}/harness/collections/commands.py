@@ -14,6 +14,13 @@ from .check import stores_sessions
 from .erasure import REMAINS, RUNNING, Keeper, ProjectErasure
 
 Use = Callable[[ProjectErasure], Awaitable[list[str]]]
+UNCHANGED = "Nothing was erased."
+
+
+class WrongArgument(click.ClickException):
+    """Unlike UsageError, prints only its message, as in TypeScript."""
+
+    exit_code = 2
 
 
 @click.command("erase-project")
@@ -37,9 +44,9 @@ def erase_project(app: App, yes: str | None, unshared: tuple[str, ...]) -> None:
     memories = [it.collection_id for it in declarations.project.used() if not stores_sessions(it)]
     for id in unshared:
         if id not in memories:
-            raise _wrong(f"Collection {id} is not a memory of this agent.", 2)
+            raise WrongArgument(f"Collection {id} is not a memory of this agent. {UNCHANGED}")
     if yes is not None and yes != name:
-        raise _wrong(_refusal(yes, name), 2)
+        raise WrongArgument(_refusal(yes, name))
 
     def run(use: Use) -> tuple[ProjectErasure, list[str]]:
         return asyncio.run(_run(app, unshared, project_id, use))
@@ -53,7 +60,7 @@ def erase_project(app: App, yes: str | None, unshared: tuple[str, ...]) -> None:
     if yes is None:
         typed = _ask(f"Type {name} to erase all this")
         if typed != name:
-            raise _wrong(_refusal(typed, name))
+            raise click.ClickException(_refusal(typed, name))
     # New connections: a server may have closed the earlier connections meanwhile.
     erasure, lines = run(ProjectErasure.erase)
     click.echo("\n".join(lines))
@@ -85,10 +92,5 @@ def _ask(question: str) -> str:
 
 
 def _refusal(typed: str, name: str) -> str:
-    return f"{json.dumps(typed, ensure_ascii=False)} is not the name of this project, {name}."
-
-
-def _wrong(problem: str, exit_code: int = 1) -> click.ClickException:
-    error = click.ClickException(f"{problem} Nothing was erased.")
-    error.exit_code = exit_code
-    return error
+    quoted = json.dumps(typed, ensure_ascii=False)
+    return f"{quoted} is not the name of this project, {name}. {UNCHANGED}"
