@@ -71,7 +71,7 @@ def test_the_sessions_of_an_agent_are_erased_and_those_of_its_neighbour_stay(
     assert again.returncode == 0, again
     assert "there is nothing to erase" in again.stdout
 
-    (file,) = home.folder.glob("collections/*")
+    (file,) = home.folder.glob("collections/*.collection.md")
     id = file.name.partition(".")[0]
     refused = home.run("erase-project", "--yes", home.agent_id, "--unshared", id)
     assert refused.returncode == 2, refused
