@@ -12,7 +12,7 @@ from tests.conformance.chat import Chat
 from tests.conformance.server import Server
 from tests.conformance.steps import CUT, Call, End, Refuse, Step
 from tests.conformance.targets import Target
-from tests.memory.agents import Home
+from tests.memory.agents import PROJECT, Home
 from tests.stores.servers import wait_for
 
 INGEST, FIND = "IngestKnowledgeBaseDocuments", "Retrieve"
@@ -329,6 +329,23 @@ def test_a_trial_needs_no_account(target: Target, tmp_path: Path) -> None:
     assert f'I remember: "{QUESTION}"' not in second.stdout, "a question is no fact"
     assert home.run("forget", "--actor", "robin").returncode == 0
     assert "robin" not in home.local()
+
+
+@pytest.mark.usual("strands-python", "vercel-typescript")
+def test_erase_project_knows_the_namespaces_of_all_collections_of_a_data_source(
+    agent: Agent, target: Target, tmp_path: Path, who: str
+) -> None:
+    home = Home(target, tmp_path)
+    team = declared("team", "project", template="/projects/{projectId}")
+    home.declare(declared("notes"), team.replace("secrets/team", "secrets/notes"))
+    base = agent.bedrock.add_base()
+    for path in (f"/users/{who}/facts/", "/people/", f"/projects/{PROJECT}/", "/projects/gemini/"):
+        agent.bedrock.remember(base, path, path)
+    command = ("erase-project", "--yes", f"my-agent/{PROJECT}", "--unshared", "notes")
+    given = variables(agent.bedrock, notes=base)
+    done = home.run(*command, PROJECT_ID=PROJECT, **given)
+    assert done.returncode == 0, done
+    assert agent.bedrock.service.texts(base) == ["/projects/gemini/"]
 
 
 @pytest.mark.usual("vercel-python", "vercel-typescript")

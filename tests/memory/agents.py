@@ -120,6 +120,9 @@ class Home:
         for text in collections:
             ids += re.findall(r'collection_id: "(.*)"', text)
             (self.folder / "collections" / f"{ids[-1]}.collection.md").write_text(text)
+        for path in (self.folder / "collections").glob("*.collection.md"):
+            if path.name.partition(".")[0] not in ids:
+                path.unlink()
         (self.folder / "agents" / f"{AGENT}.agent.md").unlink()
         (self.folder / "iam" / f"{AGENT}.iam.md").unlink()
         head, names = f'---\nspec_version: "1.2"\nagent_id: "{agent_id}"\n', json.dumps(ids)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.targets import Target
-from tests.memory.agents import PROJECT, Agent, Home, of
+from tests.memory.agents import PROJECT, Agent, Home, collection, of
 
 OTHER = "/projects/gemini/facts"
 UNSHARED = ("--unshared", "notes", "--unshared", "team")
@@ -37,8 +37,11 @@ def test_a_project_is_erased_and_a_project_in_the_same_memory_stays(agent: Agent
         done = erase(agent, name=wrong)
         assert (done.returncode, done.stdout) == (2, ""), done
         assert "Nothing was erased." in done.stderr
-    unknown = erase(agent, "--unshared", "unknown")
-    assert unknown.returncode == 2, unknown
+        assert done.stderr.startswith("Error: "), "no usage"
+    for id in ("unknown", "sessions"):
+        unknown = erase(agent, "--unshared", id)
+        assert unknown.returncode == 2, unknown
+        assert f"Collection {id} is not a memory of this agent." in unknown.stderr
     assert agent.service.calls.count("ListMemoryRecords") == 0
     assert len(texts(agent.team, f"/projects/{PROJECT}")) > 1
 
@@ -67,6 +70,54 @@ def test_a_project_is_erased_and_a_project_in_the_same_memory_stays(agent: Agent
     again = erase(agent, *UNSHARED)
     assert again.returncode == 0, again
     assert "there is nothing to erase" in again.stdout
+
+
+@pytest.mark.usual("strands-python-alone", "vercel-typescript-alone")
+def test_records_outside_the_templates_stay_and_are_named(agent: Agent, who: str) -> None:
+    texts, remember = agent.service.service.texts, agent.service.remember
+    assert erase(agent, *UNSHARED).returncode == 0, "others used this memory before"
+    earlier = {agent.notes: f"/people/{who}/", agent.team: "/strategies/deleted/"}
+    for memory, path in earlier.items():
+        remember(memory, path, "Of an earlier template.")
+    done = erase(agent)
+    assert done.returncode == 1, done
+    assert "there is nothing to erase" in done.stdout
+    for id in ("notes", "team"):
+        stock = f"not erased: records of collection {id} in namespaces that its file does not name"
+        assert f"{stock} in the AgentCore memory of " in done.stdout
+    assert all(texts(memory, path) for memory, path in earlier.items())
+    done = erase(agent, *UNSHARED)
+    assert done.returncode == 0, done
+    assert not any(texts(memory, path) for memory, path in earlier.items())
+
+
+@pytest.mark.usual("vercel-python-alone", "strands-typescript-alone")
+def test_a_path_with_two_readings_stays_and_is_named(
+    resting: Agent, target: Target, tmp_path: Path, who: str
+) -> None:
+    memory = resting.service.add_memory(who.replace("-", "_"), "semantic:/users/{actorId}")
+    home = Home(target, tmp_path)
+    home.sessions.unlink(missing_ok=True)
+    namespaces = {f"/users/{{actorId}}/{{{name}}}": (3, 0.4) for name in ("projectId", "sessionId")}
+    home.declare(collection("notes", "user", namespaces))
+    variables = {**resting.service.environment(), "SECRETS_AGENTCORE_NOTES": memory}
+    resting.service.remember(memory, "/users/ada/s-1/", "Of a session.")
+    command = ("erase-project", "--yes", f"my-agent/{PROJECT}", "--unshared", "notes")
+    done = home.run(*command, PROJECT_ID=PROJECT, **variables)
+    assert done.returncode == 1, done
+    stock = "not erased: records of collection notes in namespaces that may name another project in"
+    assert stock in done.stdout
+    assert resting.service.service.texts(memory) == ["Of a session."]
+
+
+@pytest.mark.usual("strands-python-valkey", "vercel-typescript-valkey")
+def test_a_memory_that_cannot_be_listed_is_named_even_if_its_data_stays(agent: Agent) -> None:
+    agent.service.faults.deny("ListActors", where=of(agent.notes))
+    done = erase(agent)
+    assert done.returncode == 1, done
+    stock = "  events of collection notes of every PROJECT_ID in "
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith(stock)]
+    assert ": cannot be counted: " in line
 
 
 @pytest.mark.usual("vercel-python-valkey", "strands-typescript-valkey")
@@ -113,6 +164,8 @@ def test_the_files_of_a_trial_are_erased(target: Target, tmp_path: Path) -> None
         done = home.run("chat", "--actor", actor, typed="My cat is called Miso.\n")
         assert done.returncode == 0, done
     assert "Miso" in home.local()
+    earlier = home.folder / ".memory" / "earlier.jsonl"
+    earlier.write_text(home.local())
     asked = home.run("erase-project", typed="my-agent \n")
     assert asked.returncode == 1, asked
     assert "erased: events of collection memories in .memory/memories.jsonl: 2\n" in asked.stdout

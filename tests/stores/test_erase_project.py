@@ -60,6 +60,7 @@ def test_the_sessions_of_an_agent_are_erased_and_those_of_its_neighbour_stay(
     assert done.returncode == 0, done
     assert f"Project {home.agent_id} has stored:\n  sessions in " in done.stdout
     assert "These remain: " in done.stdout
+    assert "the history of `chat`" in done.stdout
     assert re.search("erased: sessions in .*: 3\n", done.stdout.partition("These remain: ")[2])
     assert done.stdout.endswith(f"Project {home.agent_id} is erased.\n")
     assert home.store.everything() == "{}"
@@ -69,6 +70,17 @@ def test_the_sessions_of_an_agent_are_erased_and_those_of_its_neighbour_stay(
     again = erase(home)
     assert again.returncode == 0, again
     assert "there is nothing to erase" in again.stdout
+
+    (file,) = home.folder.glob("collections/*.collection.md")
+    id = file.name.partition(".")[0]
+    refused = home.run("erase-project", "--yes", home.agent_id, "--unshared", id)
+    assert refused.returncode == 2, refused
+    earlier = file.read_text().replace(f'collection_id: "{id}"', 'collection_id: "earlier"')
+    (file.parent / "earlier.collection.md").write_text(earlier)
+    unused = erase(home)
+    assert unused.returncode == 1, unused
+    assert "not erased: data of collection earlier in its store: not looked at" in unused.stdout
+    assert "Run the command again." not in unused.stderr
 
 
 @pytest.mark.spread

@@ -24,6 +24,7 @@ class Shelf implements Stock {
   readonly failures = [Down]
   readonly staysBecause: string
   items: string[]
+  isClosed = false
   limit = 1000
   /** These fail always. */
   locked: string[] = []
@@ -36,6 +37,7 @@ class Shelf implements Stock {
   }
 
   async *pages(): AsyncGenerator<string[]> {
+    if (this.isClosed) throw new Down('no key')
     yield [...this.items]
     const item = this.added.pop()
     if (item !== undefined) this.items.push(item)
@@ -104,6 +106,15 @@ describe('the erasure of a project', () => {
     assert.equal(erasure.isRetryable, false)
   })
 
+  test('names a place that cannot be listed, even if its data stays', async () => {
+    const shelf = new Shelf(['a'], 'it is borrowed')
+    shelf.isClosed = true
+    const erasure = new ProjectErasure([shelf])
+    assert.deepEqual(await erasure.count(), ['  books in a shelf: cannot be counted: no key'])
+    assert.equal(erasure.isEmpty, true)
+    assert.equal(erasure.hasRemains, true)
+  })
+
   test('erases the others if one item is locked', async () => {
     const shelf = new Shelf(Array.from({ length: 500 }, (_, number) => String(number)))
     shelf.locked = ['7', '8']
@@ -134,7 +145,8 @@ describe('the erasure of a project', () => {
 })
 
 describe('the command erase-project', () => {
-  const project = { agentId: 'apart', collections: new Map() }
+  const collections = new Map([['earlier', {}]])
+  const project = { agentId: 'apart', collections, used: () => [] }
   const declarations = Object.create(Declarations.prototype, {
     project: { value: project },
     settings: { value: { projectId: 'apollo' } },
@@ -143,17 +155,29 @@ describe('the command erase-project', () => {
   const load = async () => [declarations]
 
   for (const name of ['other', '', 'apart', 'Apart/apollo']) {
-    test(`rejects '${name}' as the name of project apart/apollo`, async () => {
+    test(`rejects "${name}" as the name of project apart/apollo`, async () => {
       const isRefusal = (error: unknown) =>
         error instanceof CommandError &&
         error.exitCode === 2 &&
-        error.message.endsWith('is not the name of this project, apart/apollo. Nothing was erased.')
+        error.message ===
+          `"${name}" is not the name of this project, apart/apollo. Nothing was erased.`
       await assert.rejects(eraseProject(['--yes', name], load), isRefusal)
     })
   }
 
-  test('rejects an unknown collection', async () => {
-    const args = ['--yes', 'apart/apollo', '--unshared', 'unknown']
-    await assert.rejects(eraseProject(args, load), CommandError)
+  test('rejects a collection that is not a memory of the agent', async () => {
+    for (const id of ['unknown', 'earlier']) {
+      const args = ['--yes', 'apart/apollo', '--unshared', id]
+      await assert.rejects(eraseProject(args, load), CommandError)
+    }
+  })
+
+  test('names a collection that the agent does not use', async () => {
+    const erasure = new ProjectErasure(declarations.projectStocks())
+    const [line, ...others] = await erasure.count()
+    assert.match(line ?? '', /^not erased: data of collection earlier in its store: not looked at/)
+    assert.deepEqual(others, [])
+    assert.equal(erasure.isEmpty, true)
+    assert.equal(erasure.hasRemains, true)
   })
 })

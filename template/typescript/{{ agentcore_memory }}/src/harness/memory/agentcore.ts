@@ -173,10 +173,8 @@ export class AgentCore implements Omit<Memory, 'retrieve'> {
       client.listMemoryRecords({ ...page, ...namespace.parameter }, stop),
     )
     for await (const { memoryRecordSummaries: all = [] } of replies) {
-      const entries = all.flatMap(({ memoryRecordId, namespaces = [] }) =>
-        namespaces.map((path): Entry => [memoryRecordId!, path]),
-      )
-      yield entries.filter(([, path]) => namespace.holds(path))
+      const entries = all.map((it): Entry => [it.memoryRecordId!, it.namespaces ?? []])
+      yield entries.filter(([, paths]) => paths.some((path) => namespace.holds(path)))
     }
   }
 

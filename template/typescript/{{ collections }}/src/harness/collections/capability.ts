@@ -5,8 +5,12 @@ import { AgentError } from '../contract.ts'
 import { errorsOf, type Finding } from '../findings.ts'
 import { secretRefs } from './backends.ts'
 import { checkProject, loadProject, type Project } from './check.ts'
+import { type Stock, unerasable } from './erasure.ts'
 import { SecretError, Secrets } from './secrets.ts'
 import type { DeclarationSettings } from './settings.ts'
+
+const UNUSED =
+  "not looked at, because the agent does not use it. Add it to the agent's file, and run this again"
 
 /** The agent's collections. Other capabilities connect to the backends that they declare. */
 export class Declarations extends Capability<DeclarationSettings> {
@@ -26,6 +30,13 @@ export class Declarations extends Capability<DeclarationSettings> {
     const findings = checkProject('.', this.settings.agentId, this.settings.checkAgainst)
     this.hasErrors = errorsOf(findings).length > 0
     return findings
+  }
+
+  /** Return the collections that the agent does not use: they may have data from before. */
+  projectStocks(): Stock[] {
+    const used = this.project.used().map(({ collection_id: id }) => id)
+    const unused = [...this.project.collections.keys()].filter((id) => !used.includes(id))
+    return unused.map((id) => unerasable(`data of collection ${id}`, 'its store', UNUSED))
   }
 
   /** Read the secrets that turns need. Throws AgentError if a secret is missing. */

@@ -6,6 +6,7 @@ import { parseArgs } from 'node:util'
 import type { Capability, LoadCapabilities } from '../capability.ts'
 import { CommandError, refuseErrors } from '../findings.ts'
 import { Declarations } from './capability.ts'
+import { storesSessions } from './check.ts'
 import { type Keeper, ProjectErasure, REMAINS, RUNNING } from './erasure.ts'
 
 type Use = (erasure: ProjectErasure) => Promise<string[]>
@@ -26,9 +27,11 @@ export async function eraseProject(args: string[], load: LoadCapabilities): Prom
   // Of PROJECT_ID, which only memories have.
   const { projectId = null } = declarations.settings as { projectId?: string | null }
   const name = [declarations.project.agentId, projectId].filter(Boolean).join('/')
+  const memories = declarations.project.used().filter((it) => !storesSessions(it))
   for (const id of unshared) {
-    if (declarations.project.collections.has(id)) continue
-    throw new CommandError(`There is no collection ${id}. Nothing was erased.`, 2)
+    if (memories.some(({ collection_id }) => collection_id === id)) continue
+    const problem = `Collection ${id} is not a memory of this agent.`
+    throw new CommandError(`${problem} Nothing was erased.`, 2)
   }
   if (yes !== undefined && yes !== name) throw new CommandError(refusal(yes, name), 2)
   const run = (use: Use) => withErasure(load, unshared, projectId, use)
@@ -87,5 +90,5 @@ async function ask(question: string): Promise<string> {
 }
 
 function refusal(typed: string, name: string): string {
-  return `'${typed}' is not the name of this project, ${name}. Nothing was erased.`
+  return `${JSON.stringify(typed)} is not the name of this project, ${name}. Nothing was erased.`
 }

@@ -9,8 +9,8 @@ const AGAIN = 'stop the agent, and run this again'
 const ALL_PROJECTS = 'of every PROJECT_ID'
 const UNREAD = 'and run this again: nothing there was looked at'
 export const REMAINS =
-  'These remain: the servers, buckets and memory resources, their backups and logs, and copies ' +
-  'of sessions in other places.'
+  'These remain: the servers, buckets and memory resources, their backups and logs, copies of ' +
+  'sessions in other places, and the prompts in the history of `chat` in ~/.local/state.'
 export const RUNNING =
   'Stop the agent first: a running agent can store new data during the erasure.'
 
@@ -102,6 +102,20 @@ export function unread(what: string, where: string, variable: string): Stock {
   }
 }
 
+/** Return the stock of a place that this command cannot look at. */
+export function unerasable(what: string, where: string, staysBecause: string): Stock {
+  return {
+    what,
+    where,
+    staysBecause,
+    saysProject: true,
+    async *pages() {
+      yield ['all']
+    },
+    delete: async () => 0,
+  }
+}
+
 /** A stock, its name for messages, the number of its items, and the first failure. */
 interface Place {
   readonly stock: Stock
@@ -140,8 +154,8 @@ export class ProjectErasure {
   /** Count all items, and return lines about them. */
   async count(): Promise<string[]> {
     for (const place of this.#places) place.found = await count(place)
-    const lines = this.#places.filter(isErased).map((place) => `  ${describeFound(place)}`)
-    return [...lines, ...this.#staying()]
+    const shown = this.#places.filter((place) => place.failure || isErased(place))
+    return [...shown.map((place) => `  ${describeFound(place)}`), ...this.#staying()]
   }
 
   /** Erase all items, and return lines about the erased and the remaining data. */

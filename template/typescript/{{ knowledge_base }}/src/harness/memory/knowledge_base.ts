@@ -226,8 +226,8 @@ export class KnowledgeBase implements Memory {
 
   async *entries(namespace: Namespace): AsyncGenerator<Entry[]> {
     for await (const page of this.documents()) {
-      const entries = page.map(({ id }): Entry => [id, pathOf(id)])
-      yield entries.filter(([, path]) => namespace.holds(path))
+      const inside = page.filter(({ id }) => namespace.holds(pathOf(id)))
+      yield inside.map(({ id }): Entry => [id, [pathOf(id)]])
     }
   }
 

@@ -71,8 +71,8 @@ export interface MemoryEvent {
 /** The search settings of namespaces, by template. */
 export type Namespaces = Record<string, NamespaceConfig>
 
-/** The id and the path of a record. */
-export type Entry = [id: string, path: string]
+/** The id and the paths of a record. */
+export type Entry = [id: string, paths: string[]]
 
 /** The long-term memory of one collection. Calls have a time limit, and throw MemoryUnavailable. */
 export interface Memory {

@@ -1,10 +1,10 @@
 // A long-term memory in a local file, for trials: finds user messages by the query's words.
 
 import { randomUUID } from 'node:crypto'
-import { existsSync } from 'node:fs'
+import { existsSync, readdirSync } from 'node:fs'
 import { appendFile, mkdir, readFile, rename, rm, stat } from 'node:fs/promises'
 import { truncate, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 
 import { z } from 'zod'
 
@@ -55,6 +55,12 @@ export class LocalMemory implements Memory {
     this.#templates = templates
     this.#path = join(FOLDER, `${collectionId}.jsonl`)
     this.contact = this.#path + note
+  }
+
+  /** Return the collections with a file. */
+  static ids(): string[] {
+    const names = existsSync(FOLDER) ? readdirSync(FOLDER).toSorted() : []
+    return names.filter((name) => name.endsWith('.jsonl')).map((name) => basename(name, '.jsonl'))
   }
 
   /** Whether the file exists. */
@@ -153,7 +159,7 @@ export class LocalMemory implements Memory {
   async *entries(namespace: Namespace): AsyncGenerator<Entry[]> {
     const { records } = await this.#exclusive(() => this.#read())
     const inside = records.filter((row) => namespace.holds(row.namespace))
-    yield inside.map(({ record, namespace: path }): Entry => [record, path])
+    yield inside.map(({ record, namespace: path }): Entry => [record, [path]])
   }
 
   async paths(actor: string): Promise<string[]> {

@@ -1,6 +1,9 @@
 // The capability that connects memory collections to recall and recording.
 
+import { isDeepStrictEqual } from 'node:util'
+
 import { Capability, type Options } from '../capability.ts'
+import { secretRefs } from '../collections/backends.ts'
 import { Declarations } from '../collections/capability.ts'
 import { type Stock, unread } from '../collections/erasure.ts'
 import { DEFAULT, type MemoryConfig } from '../collections/memory_backend.ts'
@@ -18,7 +21,7 @@ import { KINDS } from './kinds.ts'
 import { LocalMemory } from './local.ts'
 import { defaultTemplate, resolve } from './namespaces.ts'
 import { MemoryPolicy, policyOf } from './policy.ts'
-import { ownStoreStocks, stocksOf } from './project_erasure.ts'
+import { localStocks, ownStoreStocks, stocksOf } from './project_erasure.ts'
 import { MemoryTurn, type Notes, turnStorage } from './recall.ts'
 import { type Extract, type Memories, Recorder } from './record.ts'
 import type { MemorySettings } from './settings.ts'
@@ -138,11 +141,22 @@ export class LongTermMemory extends Capability<MemorySettings> implements Memori
   /** Return the project's records and events in all memories. */
   async projectStocks(unshared: readonly string[]): Promise<Stock[]> {
     const { projectId } = this.settings
-    const stocks = this.collections.flatMap((collection) =>
-      stocksOf(collection, projectId, unshared.includes(collection.id)),
-    )
+    const stocks = this.collections.flatMap((collection) => {
+      const { id } = collection
+      return stocksOf(collection, projectId, unshared.includes(id), this.#beside(id))
+    })
     const own = ownStoreStocks(await policyOf(this.load), projectId)
-    return [...stocks, ...this.#unreadStocks(), ...own]
+    return [...stocks, ...localStocks(), ...this.#unreadStocks(), ...own]
+  }
+
+  /** Return the namespaces of other collections in the same memory, by their files. */
+  #beside(collectionId: string): string[] {
+    const { collections } = this.declarations.project
+    const refs = secretRefs(collections.get(collectionId)!.backend)
+    return [...collections.values()]
+      .filter(({ collection_id: id }) => id !== collectionId)
+      .filter(({ backend }) => isDeepStrictEqual(secretRefs(backend), refs))
+      .flatMap((it) => Object.keys(this.#build(it)?.namespaces ?? {}))
   }
 
   /** Return the memories whose secrets are not set: `stocksOf` has only their files. */

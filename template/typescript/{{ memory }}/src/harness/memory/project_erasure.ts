@@ -3,7 +3,7 @@
 // A memory may be shared by several projects. Only a record's path can name its project: events,
 // and records in namespaces without {projectId}, may belong to any of them.
 
-import { CannotList, forEach, type Stock } from '../collections/erasure.ts'
+import { CannotList, forEach, type Stock, unerasable } from '../collections/erasure.ts'
 import { describe } from '../log.ts'
 import { type Memory, type MemoryCollection, MemoryUnavailable } from './base.ts'
 import { LocalMemory } from './local.ts'
@@ -18,8 +18,14 @@ const READ_ONLY = 'the collection is read-only here'
 const NO_ERASE = "erase the project's data there yourself"
 const UNSET = 'PROJECT_ID is not set, and its namespaces need it'
 
-/** The owner of a record, by its path; `any`: the path does not name the project. */
-export type Owner = 'this' | 'any' | 'other'
+/**
+ * The owner of a record, by its path. A later value forbids more.
+ *
+ * `any`: the path does not name the project. `unknown`: no template matches the path. `unclear`: by
+ * some templates another project, by others not.
+ */
+const OWNERS = ['this', 'any', 'unknown', 'unclear', 'other'] as const
+export type Owner = (typeof OWNERS)[number]
 
 /**
  * Return the owner of the records at a path.
@@ -32,8 +38,9 @@ export function ownerOf(
   templates: readonly string[],
   projectId: string | null,
 ): Owner {
-  const projects = new Set<string>()
+  const projects = new Set<string | null>()
   let isExact = false
+  let isWildcard = false
   let isBelow = false
   for (const template of templates) {
     const pattern = `^${patternOf(partOf(template))}(?<below>/.*)?$`
@@ -44,30 +51,53 @@ export function ownerOf(
       projects.add(project)
     } else {
       isBelow = true
-      isExact ||= below === undefined || template.endsWith('/*')
+      isExact ||= below === undefined
+      isWildcard ||= template.endsWith('/*')
     }
   }
-  if ([...projects].some((project) => project !== projectId)) return 'other'
-  if (projects.size > 0 && !isExact) return 'this'
-  return projects.size > 0 || isBelow ? 'any' : 'other'
+  if ([...projects].some((project) => project !== projectId)) {
+    return isExact || projects.has(projectId) ? 'unclear' : 'other'
+  }
+  if (projects.size > 0 && !isExact && !isWildcard) return 'this'
+  return projects.size > 0 || isBelow ? 'any' : 'unknown'
 }
 
 /**
  * Return the project's records and events in the memory of a collection.
  *
- * `isUnshared`: no other project uses the memory.
+ * `isUnshared`: no other project uses the memory. `beside`: the templates of other collections in
+ * the same memory.
  */
 export function stocksOf(
   collection: MemoryCollection,
   projectId: string | null,
   isUnshared: boolean,
+  beside: readonly string[],
 ): Stock[] {
-  const { memory } = collection
-  const local = new LocalMemory(collection.id, []) // of a trial without the service
-  const trial = new Contents(collection, local, projectId).allStocks()
-  if (memory instanceof LocalMemory) return trial
-  const stocks = new Contents(collection, memory, projectId).stocks(isUnshared)
-  return local.exists ? [...stocks, ...trial] : stocks
+  const { id, memory, isErasable, needsProject } = collection
+  if (memory instanceof LocalMemory) return [] // in localStocks
+  const contents = new Contents(id, memory, isErasable ? '' : READ_ONLY)
+  const shared = isUnshared ? '' : `${SHARED} ${id}`
+  const parts: [owner: Owner, whose: string, reason: string][] = [
+    ['any', ' in namespaces without a project', shared],
+    ['unknown', ' in namespaces that its file does not name', shared],
+    ['unclear', ' in namespaces that may name another project', NO_ERASE],
+  ]
+  if (needsProject || projectId) parts.push(['this', ` of project ${projectId ?? 'None'}`, ''])
+  const stocks = parts.map(([owner, whose, reason]) => {
+    const ids = () => recordsOf(owner, collection, projectId, beside)
+    return contents.records(ids, whose, reason)
+  })
+  return [contents.events(shared), ...stocks]
+}
+
+/** Return all contents of the local files, which only this project uses. */
+export function localStocks(): Stock[] {
+  return LocalMemory.ids().flatMap((id) => {
+    const memory = new LocalMemory(id, [])
+    const contents = new Contents(id, memory)
+    return [contents.events(), contents.records(() => memory.records(ROOT))]
+  })
 }
 
 /** Return the owner's writable stores: their interface cannot erase a project. */
@@ -79,54 +109,24 @@ export function ownStoreStocks(policy: MemoryPolicy, projectId: string | null): 
   } catch (error) {
     names = [`unknown: ${describe(error)}`]
   }
-  return names.map((name) => ({
-    what: 'data',
-    where: `store ${name} of own_memory`,
-    staysBecause: NO_ERASE,
-    saysProject: true,
-    async *pages() {
-      yield ['all']
-    },
-    delete: async () => 0,
-  }))
+  return names.map((name) => unerasable('data', `store ${name} of own_memory`, NO_ERASE))
 }
 
-/** The records and events in the memory of a collection. */
+/** The records and events in a memory, and why they stay. */
 class Contents {
-  readonly #collection: MemoryCollection
   readonly #memory: Memory
-  readonly #projectId: string | null
   /** Records that later lists may still contain. */
   readonly #deleted = new Set<string>()
   readonly #reason: string
   readonly #what: string
 
-  constructor(collection: MemoryCollection, memory: Memory, projectId: string | null) {
-    this.#collection = collection
+  constructor(collectionId: string, memory: Memory, reason = '') {
     this.#memory = memory
-    this.#projectId = projectId
-    this.#reason = collection.isErasable ? '' : READ_ONLY
-    this.#what = `of collection ${collection.id}`
+    this.#reason = reason
+    this.#what = `of collection ${collectionId}`
   }
 
-  /** Return all contents, for a file: its events name no project. */
-  allStocks(): Stock[] {
-    return [this.#events(''), this.#records(`records ${this.#what}`, null, '')]
-  }
-
-  /** Return the contents by owner. */
-  stocks(isUnshared: boolean): Stock[] {
-    const reason = isUnshared ? '' : `${SHARED} ${this.#collection.id}`
-    const what = `records ${this.#what} in namespaces without a project`
-    const stocks = [this.#events(reason), this.#records(what, 'any', reason)]
-    if (this.#collection.needsProject || this.#projectId) {
-      const own = `records ${this.#what} of project ${this.#projectId ?? 'None'}`
-      stocks.push(this.#records(own, 'this', ''))
-    }
-    return stocks
-  }
-
-  #events(reason: string): Stock {
+  events(reason = ''): Stock {
     const memory = this.#memory
     const deleteEvent = async (name: string) => {
       const [event = '', session = '', ...actor] = name.split(' ')
@@ -147,15 +147,13 @@ class Contents {
     }
   }
 
-  /** Return the records of an owner; null: of all. */
-  #records(what: string, owner: Owner | null, reason: string): Stock {
+  records(ids: () => AsyncIterable<string[]>, whose = '', reason = ''): Stock {
     const [deleted, memory] = [this.#deleted, this.#memory]
-    const pages = () => this.#pages(owner)
     return {
-      ...this.#stock(what, reason),
-      saysProject: owner !== null,
+      ...this.#stock(`records ${this.#what}${whose}`, reason),
+      saysProject: whose !== '',
       async *pages() {
-        for await (const page of pages()) yield page.filter((id) => !deleted.has(id))
+        for await (const page of ids()) yield page.filter((id) => !deleted.has(id))
       },
       async delete(ids) {
         const gone = await memory.deleteRecords(ids)
@@ -174,30 +172,32 @@ class Contents {
       failures: [MemoryUnavailable],
     }
   }
-
-  async *#pages(owner: Owner | null): AsyncGenerator<string[]> {
-    if (owner === null) return yield* this.#memory.records(ROOT)
-    const templates = await this.#memory.templates(this.#collection)
-    const isNamed = templates.some((template) => template.includes(PROJECT))
-    if (owner === 'this' && isNamed && !this.#projectId) throw new CannotList(UNSET)
-    for (const folder of foldersOf(templates)) {
-      for await (const entries of this.#memory.entries(folder)) {
-        yield entries
-          .filter(([, path]) => ownerOf(path, templates, this.#projectId) === owner)
-          .map(([id]) => id)
-      }
-    }
-  }
 }
 
-/** Return the folders in front of the first placeholders, without folders of others. */
-function foldersOf(templates: readonly string[]): Namespace[] {
-  const paths = templates.map((template) => {
-    const [start = ''] = segmentsOf(template).join('/').split('{')
-    return `/${start.slice(0, start.lastIndexOf('/') + 1)}`
-  })
-  const folders = [...new Set(paths)].toSorted().map((path) => new Namespace(path, true))
-  return folders.filter((it) => !folders.some((other) => other !== it && other.holds(it.path)))
+/** Yield the ids of the records of an owner, page by page. */
+async function* recordsOf(
+  owner: Owner,
+  collection: MemoryCollection,
+  projectId: string | null,
+  beside: readonly string[],
+): AsyncGenerator<string[]> {
+  const templates = await collection.memory.templates(collection)
+  const isNamed = templates.some((template) => template.includes(PROJECT))
+  if (owner === 'this' && isNamed && !projectId) throw new CannotList(UNSET)
+
+  const find = (path: string): Owner => {
+    const found = ownerOf(path, templates, projectId)
+    const isBeside = ownerOf(path, beside, projectId) !== 'unknown'
+    return found === 'unknown' && isBeside ? 'other' : found
+  }
+  const strictest = (paths: readonly string[]) => {
+    const owners = new Set(paths.map(find))
+    const isCommon = owners.has('this') && owners.has('other')
+    return isCommon ? 'unclear' : OWNERS.findLast((it) => owners.has(it))
+  }
+  for await (const entries of collection.memory.entries(ROOT)) {
+    yield entries.filter(([, paths]) => strictest(paths) === owner).map(([id]) => id)
+  }
 }
 
 /** Return the segments up to {projectId}, or all if no segment has only this placeholder. */

@@ -150,7 +150,7 @@ class AgentCore:
         key = "memoryRecordSummaries"
         async for page in self._pages("list_memory_records", key, **namespace.parameter):
             records = [(record["memoryRecordId"], record["namespaces"]) for record in page]
-            yield [(id, path) for id, paths in records for path in paths if namespace.holds(path)]
+            yield [(id, paths) for id, paths in records if any(map(namespace.holds, paths))]
 
     async def paths(self, actor: str) -> list[str]:
         return []

@@ -1,5 +1,6 @@
 """The capability that loads collection files and reads their secrets."""
 
+from collections.abc import Collection as Names
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -9,8 +10,14 @@ from ..contract import AgentError
 from ..findings import Finding, errors_of
 from ..modules import LoadModules
 from .check import Project, check_project, load_project
+from .erasure import Stock, unerasable
 from .secrets import SecretError, Secrets
 from .settings import DeclarationSettings
+
+UNUSED = (
+    "not looked at, because the agent does not use it. Add it to the agent's file, and run this "
+    "again"
+)
 
 
 class Declarations(Capability):
@@ -37,6 +44,12 @@ class Declarations(Capability):
         findings = check_project(Path(), self.agent_id, self._baseline)
         self.is_valid = not errors_of(findings)
         return findings
+
+    def project_stocks(self, unshared: Names[str]) -> list[Stock]:
+        """Return the collections that the agent does not use: they may have data from before."""
+        used = [collection.collection_id for collection in self.project.used()]
+        unused = [id for id in self.project.collections if id not in used]
+        return [unerasable(f"data of collection {id}", "its store", UNUSED) for id in unused]
 
     async def open(self, runtime: Runtime) -> None:
         """Read the secrets that turns need. Raises AgentError if a secret is missing."""

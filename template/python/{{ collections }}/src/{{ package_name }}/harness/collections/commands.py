@@ -1,6 +1,7 @@
 """The command `erase-project`, which erases all data of this project."""
 
 import asyncio
+import json
 import sys
 from collections.abc import Awaitable, Callable, Collection
 
@@ -9,9 +10,17 @@ import click
 from ..capability import App
 from ..findings import refuse_errors
 from .capability import Declarations
+from .check import stores_sessions
 from .erasure import REMAINS, RUNNING, Keeper, ProjectErasure
 
 Use = Callable[[ProjectErasure], Awaitable[list[str]]]
+UNCHANGED = "Nothing was erased."
+
+
+class WrongArgument(click.ClickException):
+    """Unlike UsageError, prints only its message, as in TypeScript."""
+
+    exit_code = 2
 
 
 @click.command("erase-project")
@@ -32,11 +41,12 @@ def erase_project(app: App, yes: str | None, unshared: tuple[str, ...]) -> None:
     refuse_errors(declarations.check())
     project_id = getattr(declarations.settings, "project_id", None)
     name = "/".join(filter(None, [declarations.project.agent_id, project_id]))
+    memories = [it.collection_id for it in declarations.project.used() if not stores_sessions(it)]
     for id in unshared:
-        if id not in declarations.project.collections:
-            raise click.UsageError(f"There is no collection {id}. Nothing was erased.")
+        if id not in memories:
+            raise WrongArgument(f"Collection {id} is not a memory of this agent. {UNCHANGED}")
     if yes is not None and yes != name:
-        raise click.UsageError(_refusal(yes, name))
+        raise WrongArgument(_refusal(yes, name))
 
     def run(use: Use) -> tuple[ProjectErasure, list[str]]:
         return asyncio.run(_run(app, unshared, project_id, use))
@@ -82,4 +92,5 @@ def _ask(question: str) -> str:
 
 
 def _refusal(typed: str, name: str) -> str:
-    return f"{typed!r} is not the name of this project, {name}. Nothing was erased."
+    quoted = json.dumps(typed, ensure_ascii=False)
+    return f"{quoted} is not the name of this project, {name}. {UNCHANGED}"

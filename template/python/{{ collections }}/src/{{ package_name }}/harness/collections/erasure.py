@@ -14,8 +14,8 @@ AGAIN = "stop the agent, and run this again"
 ALL_PROJECTS = "of every PROJECT_ID"
 UNREAD = "and run this again: nothing there was looked at"
 REMAINS = (
-    "These remain: the servers, buckets and memory resources, their backups and logs, and copies "
-    "of sessions in other places."
+    "These remain: the servers, buckets and memory resources, their backups and logs, copies of "
+    "sessions in other places, and the prompts in the history of `chat` in ~/.local/state."
 )
 RUNNING = "Stop the agent first: a running agent can store new data during the erasure."
 
@@ -101,6 +101,18 @@ def unread(what: str, where: str, variable: str) -> Stock:
     return Stock(what, where, pages, delete, says_project=True)
 
 
+def unerasable(what: str, where: str, reason: str) -> Stock:
+    """Return the stock of a place that this command cannot look at."""
+
+    async def pages() -> AsyncIterator[list[str]]:
+        yield ["all"]
+
+    async def delete(_: list[str]) -> int:
+        return 0
+
+    return Stock(what, where, pages, delete, stays_because=reason, says_project=True)
+
+
 @dataclass
 class Place:
     """A stock, its name for messages, the number of its items, and the first failure."""
@@ -147,8 +159,8 @@ class ProjectErasure:
         """Count all items, and return lines about them."""
         for place in self.places:
             place.found = await self._count(place)
-        lines = [f"  {_found(place)}" for place in self.places if not place.stock.stays_because]
-        return [*lines, *self._staying()]
+        shown = [it for it in self.places if it.failure or not it.stock.stays_because]
+        return [*[f"  {_found(place)}" for place in shown], *self._staying()]
 
     async def erase(self) -> list[str]:
         """Erase all items, and return lines about the erased and the remaining data."""

@@ -171,7 +171,7 @@ class KnowledgeBase:
         async for page in self.documents():
             ids = [detail["identifier"]["custom"]["id"] for detail in page]
             entries = [(id, id.rpartition("/")[0]) for id in ids]
-            yield [(id, path) for id, path in entries if namespace.holds(path)]
+            yield [(id, [path]) for id, path in entries if namespace.holds(path)]
 
     async def paths(self, actor: str) -> list[str]:
         paths = set[str]()

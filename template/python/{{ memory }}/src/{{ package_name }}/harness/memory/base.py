@@ -29,7 +29,7 @@ class Utterance(NamedTuple):
         return self.stores is None or name in self.stores
 
 
-Entry = tuple[str, str]  # the id and the path of a record
+Entry = tuple[str, list[str]]  # the id and the paths of a record
 Turns = Sequence[Sequence[Utterance]]
 """The texts of each turn, in order."""
 

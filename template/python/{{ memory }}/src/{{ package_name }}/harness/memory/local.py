@@ -41,6 +41,11 @@ class LocalMemory:
         self._path = FOLDER / f"{collection_id}.jsonl"
         self.contact = f"{self._path}{note}"
 
+    @staticmethod
+    def ids() -> list[str]:
+        """Return the collections with a file."""
+        return sorted(path.stem for path in FOLDER.glob("*.jsonl"))
+
     @property
     def exists(self) -> bool:
         """Whether the file exists."""
@@ -117,7 +122,7 @@ class LocalMemory:
 
     async def entries(self, namespace: Namespace) -> AsyncIterator[list[Entry]]:
         rows = await self._rows(lambda row: _is_in(namespace, row))
-        yield [(row["record"], row["namespace"]) for row in rows]
+        yield [(row["record"], [row["namespace"]]) for row in rows]
 
     async def paths(self, actor: str) -> list[str]:
         rows = await self._rows(lambda row: "record" in row)

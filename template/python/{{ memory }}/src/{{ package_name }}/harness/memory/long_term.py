@@ -24,7 +24,7 @@ from .kinds import KINDS, Kind
 from .local import LocalMemory
 from .namespaces import Who, default_template, resolve
 from .policy import MemoryPolicy, policy_of
-from .project_erasure import own_store_stocks, stocks_of
+from .project_erasure import local_stocks, own_store_stocks, stocks_of
 from .recall import MemoryTurn, turn_context
 from .record import Extract, IsForgotten, Recorder
 from .settings import MemorySettings
@@ -224,10 +224,23 @@ class LongTermMemory(Capability):
         stocks = [
             stock
             for collection in self.collections
-            for stock in stocks_of(collection, self.project_id, collection.id in unshared)
+            for stock in stocks_of(
+                collection, self.project_id, collection.id in unshared, self._beside(collection.id)
+            )
         ]
         own = own_store_stocks(self.policy, self.project_id)
-        return [*stocks, *self._unread_stocks(), *own]
+        return [*stocks, *local_stocks(), *self._unread_stocks(), *own]
+
+    def _beside(self, collection_id: str) -> list[str]:
+        """Return the namespaces of other collections in the same memory, by their files."""
+        refs = self.project.collections[collection_id].backend.secret_refs()
+        return [
+            template
+            for id, it in self.project.collections.items()
+            if id != collection_id and it.backend.type in KINDS
+            if it.backend.secret_refs() == refs
+            for template in self._build(it).namespaces or {}
+        ]
 
     def _unread_stocks(self) -> list[Stock]:
         """Return the memories whose secrets are not set: `stocks_of` has only their files."""

@@ -5,10 +5,11 @@ records in namespaces without {projectId}, may belong to any of them.
 """
 
 import re
-from collections.abc import AsyncIterator, Iterable
-from enum import Enum, auto
+from collections.abc import AsyncIterator, Callable, Iterable
+from enum import IntEnum, auto
+from functools import partial
 
-from ..collections.erasure import CannotList, Stock, for_each
+from ..collections.erasure import CannotList, Stock, for_each, unerasable
 from ..log import describe
 from .base import Memory, MemoryCollection, MemoryUnavailable
 from .local import LocalMemory
@@ -23,11 +24,13 @@ NO_ERASE = "erase the project's data there yourself"
 UNSET = "PROJECT_ID is not set, and its namespaces need it"
 
 
-class Owner(Enum):
-    """The owner of a record, by its path."""
+class Owner(IntEnum):
+    """The owner of a record, by its path. A greater value forbids more."""
 
     THIS_PROJECT = auto()
     ANY_PROJECT = auto()  # the path does not name the project
+    UNKNOWN = auto()  # no template matches the path
+    UNCLEAR = auto()  # by some templates another project, by others not
     OTHER = auto()
 
 
@@ -39,6 +42,7 @@ def owner_of(path: str, templates: Iterable[str], project_id: str | None) -> Own
     """
     projects = set[str]()
     is_exact = False
+    is_wildcard = False
     is_below = False
     for template in templates:
         part = _part_of(template)
@@ -50,28 +54,50 @@ def owner_of(path: str, templates: Iterable[str], project_id: str | None) -> Own
             projects.add(project)
         else:
             is_below = True
-            is_exact |= match["below"] is None or template.endswith("/*")
+            is_exact |= match["below"] is None
+            is_wildcard |= template.endswith("/*")
     if projects - {project_id}:
-        return Owner.OTHER
-    if projects and not is_exact:
+        return Owner.UNCLEAR if is_exact or project_id in projects else Owner.OTHER
+    if projects and not is_exact and not is_wildcard:
         return Owner.THIS_PROJECT
-    return Owner.ANY_PROJECT if projects or is_below else Owner.OTHER
+    return Owner.ANY_PROJECT if projects or is_below else Owner.UNKNOWN
 
 
 def stocks_of(
-    collection: MemoryCollection, project_id: str | None, is_unshared: bool
+    collection: MemoryCollection, project_id: str | None, is_unshared: bool, beside: list[str]
 ) -> list[Stock]:
     """Return the project's records and events in the memory of a collection.
 
-    `is_unshared`: no other project uses the memory.
+    `is_unshared`: no other project uses the memory. `beside`: the templates of other collections
+    in the same memory.
     """
-    memory = collection.memory
-    local = LocalMemory(collection.id, [])  # of a trial without the service
-    trial = _Contents(collection, local, project_id).all_stocks()
-    if isinstance(memory, LocalMemory):
-        return trial
-    stocks = _Contents(collection, memory, project_id).stocks(is_unshared)
-    return [*stocks, *trial] if local.exists else stocks
+    if isinstance(collection.memory, LocalMemory):
+        return []  # in `local_stocks`
+    reason = "" if collection.is_erasable else READ_ONLY
+    contents = _Contents(collection.id, collection.memory, reason)
+    shared = "" if is_unshared else f"{SHARED} {collection.id}"
+    parts = [
+        (Owner.ANY_PROJECT, " in namespaces without a project", shared),
+        (Owner.UNKNOWN, " in namespaces that its file does not name", shared),
+        (Owner.UNCLEAR, " in namespaces that may name another project", NO_ERASE),
+    ]
+    if collection.needs_project or project_id:
+        parts.append((Owner.THIS_PROJECT, f" of project {project_id}", ""))
+    stocks = [contents.events(shared)]
+    for owner, whose, reason in parts:
+        pages = partial(_records_of, owner, collection, project_id, beside)
+        stocks.append(contents.records(pages, whose, reason))
+    return stocks
+
+
+def local_stocks() -> list[Stock]:
+    """Return all contents of the local files, which only this project uses."""
+    stocks = list[Stock]()
+    for id in LocalMemory.ids():
+        memory = LocalMemory(id, [])
+        contents = _Contents(id, memory)
+        stocks += [contents.events(), contents.records(partial(memory.records, ROOT))]
+    return stocks
 
 
 def own_store_stocks(policy: MemoryPolicy, project_id: str | None) -> list[Stock]:
@@ -81,54 +107,19 @@ def own_store_stocks(policy: MemoryPolicy, project_id: str | None) -> list[Stock
         names = [it.name for it in policy.own_stores(identity) if getattr(it, "writable", False)]
     except Exception as error:  # noqa: BLE001 (owner's code)
         names = [f"unknown: {describe(error)}"]
-
-    async def pages() -> AsyncIterator[list[str]]:
-        yield ["all"]
-
-    async def delete(_: list[str]) -> int:
-        return 0
-
-    return [
-        Stock(
-            what="data",
-            where=f"store {name} of own_memory",
-            pages=pages,
-            delete=delete,
-            stays_because=NO_ERASE,
-            says_project=True,
-        )
-        for name in names
-    ]
+    return [unerasable("data", f"store {name} of own_memory", NO_ERASE) for name in names]
 
 
 class _Contents:
-    """The records and events in the memory of a collection."""
+    """The records and events in a memory, and why they stay."""
 
-    def __init__(
-        self, collection: MemoryCollection, memory: Memory, project_id: str | None
-    ) -> None:
-        self._collection = collection
+    def __init__(self, collection_id: str, memory: Memory, reason: str = "") -> None:
         self._memory = memory
-        self._project_id = project_id
         self._deleted = set[str]()  # records that later lists may still contain
-        self._reason = "" if collection.is_erasable else READ_ONLY
-        self._what = f"of collection {collection.id}"
+        self._reason = reason
+        self._what = f"of collection {collection_id}"
 
-    def all_stocks(self) -> list[Stock]:
-        """Return all contents, for a file: its events name no project."""
-        return [self._events(""), self._records(f"records {self._what}", None, "")]
-
-    def stocks(self, is_unshared: bool) -> list[Stock]:
-        """Return the contents by owner."""
-        reason = "" if is_unshared else f"{SHARED} {self._collection.id}"
-        what = f"records {self._what} in namespaces without a project"
-        stocks = [self._events(reason), self._records(what, Owner.ANY_PROJECT, reason)]
-        if self._collection.needs_project or self._project_id:
-            what = f"records {self._what} of project {self._project_id}"
-            stocks.append(self._records(what, Owner.THIS_PROJECT, ""))
-        return stocks
-
-    def _events(self, reason: str) -> Stock:
+    def events(self, reason: str = "") -> Stock:
         memory = self._memory
 
         async def pages() -> AsyncIterator[list[str]]:
@@ -154,11 +145,11 @@ class _Contents:
             memory.after_erasure,
         )
 
-    def _records(self, what: str, owner: Owner | None, reason: str) -> Stock:
-        """Return the records of an owner; None: of all."""
-
+    def records(
+        self, ids: Callable[[], AsyncIterator[list[str]]], whose: str = "", reason: str = ""
+    ) -> Stock:
         async def pages() -> AsyncIterator[list[str]]:
-            async for page in self._pages(owner):
+            async for page in ids():
                 yield [id for id in page if id not in self._deleted]
 
         async def delete(ids: list[str]) -> int:
@@ -167,39 +158,38 @@ class _Contents:
             return len(deleted)
 
         return Stock(
-            what,
+            f"records {self._what}{whose}",
             self._memory.contact,
             pages,
             delete,
             (MemoryUnavailable,),
             self._reason or reason,
             self._memory.after_erasure,
-            says_project=owner is not None,
+            says_project=bool(whose),
         )
 
-    async def _pages(self, owner: Owner | None) -> AsyncIterator[list[str]]:
-        if owner is None:
-            async for page in self._memory.records(ROOT):
-                yield page
-            return
-        templates = await self._memory.templates(self._collection)
-        is_named = any(PROJECT in template for template in templates)
-        if owner is Owner.THIS_PROJECT and is_named and not self._project_id:
-            raise CannotList(UNSET)
-        for folder in _folders(templates):
-            async for entries in self._memory.entries(folder):
-                yield [
-                    id
-                    for id, path in entries
-                    if owner_of(path, templates, self._project_id) is owner
-                ]
 
+async def _records_of(
+    owner: Owner, collection: MemoryCollection, project_id: str | None, beside: list[str]
+) -> AsyncIterator[list[str]]:
+    """Yield the ids of the records of an owner, page by page."""
+    templates = await collection.memory.templates(collection)
+    is_named = any(PROJECT in template for template in templates)
+    if owner is Owner.THIS_PROJECT and is_named and not project_id:
+        raise CannotList(UNSET)
 
-def _folders(templates: Iterable[str]) -> list[Namespace]:
-    """Return the folders in front of the first placeholders, without folders of others."""
-    paths = {f"/{template.strip('/').split('{')[0].rpartition('/')[0]}/" for template in templates}
-    folders = [Namespace(path.replace("//", "/"), is_subtree=True) for path in sorted(paths)]
-    return [it for it in folders if not any(o.holds(it.path) for o in folders if o != it)]
+    def find(path: str) -> Owner:
+        found = owner_of(path, templates, project_id)
+        is_beside = owner_of(path, beside, project_id) is not Owner.UNKNOWN
+        return Owner.OTHER if found is Owner.UNKNOWN and is_beside else found
+
+    def strictest(paths: list[str]) -> Owner:
+        owners = {find(path) for path in paths}
+        is_common = owners >= {Owner.THIS_PROJECT, Owner.OTHER}
+        return Owner.UNCLEAR if is_common else max(owners)
+
+    async for entries in collection.memory.entries(ROOT):
+        yield [id for id, paths in entries if strictest(paths) is owner]
 
 
 def _part_of(template: str) -> list[str]:
