@@ -23,6 +23,7 @@ from hooks.variants import PROJECT_NAME, TARGETS
 from tests.installed import CACHE, COMPILED
 from tests.installed import rendered as render_once
 from tests.stores import forks
+from tests.support.own_servers import ended
 from tests.windows import IS_WINDOWS, NOT_TRIED, NotTried
 
 HERE = Path(__file__).parent
@@ -148,6 +149,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     items[:] = [item for item in items if is_row(item)]
     yield
     items.sort(key=lambda item: not item.nodeid.removeprefix("tests/").startswith(FIRST))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    """End the servers of a test with it; those of its fixtures end with them."""
+    with ended():
+        return (yield)
 
 
 def is_row(item: pytest.Item) -> bool:

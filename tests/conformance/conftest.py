@@ -164,6 +164,7 @@ def open_fleet(
             fleet = Fleet(target, folder, provider.origin)
         yield fleet
         log = fleet.stop()
+        provider.forget()
         assert CANARY not in log, "a prompt or a reply is in a log"
         assert SENTINEL not in log, "a secret is in a log"
 

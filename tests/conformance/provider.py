@@ -104,6 +104,11 @@ class Provider:
         self._http.server_close()
         assert self.problems == []
 
+    def forget(self) -> None:
+        """Drop the records of calls: with those of a whole run, a process would be large."""
+        with self._changed:
+            self.calls.clear()
+
     def script(self, prompt: str, *steps: Step, endless: bool = False) -> None:
         """Play these steps for this prompt; `endless` repeats the last one for ever."""
         with self._changed:

@@ -17,6 +17,7 @@ from typing import IO
 from tests.conformance.client import Exchange, Headers, Reply
 from tests.conformance.provider import PATIENCE
 from tests.conformance.targets import Target
+from tests.support.own_servers import STARTED, shared
 
 ADDRESS = re.compile(rb'Listening on http://[0-9.]+:(\d+)("})?\s*$')
 
@@ -39,6 +40,8 @@ class Server:
             **{name: str(value) for name, value in settings.items()},
         }
         self.settings = settings
+        self.is_shared = False
+        STARTED.append(self)
         self._lines: list[str] = []
         self._reading = threading.Lock()
         self._port: int | None = None
@@ -180,7 +183,7 @@ class Fleet:
     def shared(self, offline: bool = False, **settings: int | str) -> Server:
         key = (("offline", offline), *sorted(settings.items()))
         if key not in self._shared:
-            self._shared[key] = self.fresh(offline, **settings)
+            self._shared[key] = shared(self.fresh(offline, **settings))
             # The first turn is slow: clients of vendors load what they need when they need it.
             self._shared[key].post({"prompt": "Wake up."})
         return self._shared[key]

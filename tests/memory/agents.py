@@ -24,6 +24,7 @@ from tests.stores.agents import command, with_limit
 from tests.stores.forks import start
 from tests.stores.servers import wait_for
 from tests.stores.stores import Backing, ValkeyStore
+from tests.support.own_servers import shared
 
 AGENT = "my-agent"  # as rendered
 PROJECT = "apollo"
@@ -210,7 +211,7 @@ class Agent:
 
     def _awake(self, name: str, settings: Mapping[str, int | str]) -> Server:
         if name not in self._shared:
-            server = self._shared[name] = self.fresh(**settings)
+            server = self._shared[name] = shared(self.fresh(**settings))
             # The vendors' clients load when they are first used.
             assert Chat(server, self.provider, actor="nobody").say("Wake up.").turn == 1
             self.idle()

@@ -20,6 +20,7 @@ from tests.stores.forks import start
 from tests.stores.proxy import Proxy
 from tests.stores.servers import Address, wait_for
 from tests.stores.stores import KINDS, PATIENT, SENTINEL, Backing, Store
+from tests.support.own_servers import shared
 
 SETTINGS = {"STORE_TIMEOUT_SECONDS": PATIENT}
 HASTY = 2  # seconds that a store may take where it is to be too slow
@@ -156,6 +157,7 @@ class Agents:
             home = self.home()
             one, two = (self.fresh(home, CHECKPOINTS=CHECKPOINTS) for _ in range(2))
             for replica in (one, two):
+                shared(replica.server)
                 assert replica.server.post({"prompt": "Wake up."}).status == 200
             self._pair = one, two
         for replica in self._pair:
@@ -168,7 +170,7 @@ class Agents:
             home = self.pair()[0].home
             home.declare(self.store_name, timeout_ms=HASTY * 1000)
             self._hasty = self.fresh(home, STORE_TIMEOUT_SECONDS=HASTY)
-            server = self._hasty.server
+            server = shared(self._hasty.server)
             # Its first turns load what later ones have: they may be too slow.
             wait_for("a turn", lambda: server.post({"prompt": "Wake up."}).status == 200)
             home.declare(self.store_name)
@@ -243,5 +245,5 @@ class StoreFleet(Fleet):
     def beside(self, server: Server) -> Server:
         """A second server of the same agent, for all tests that want it."""
         if server not in self._beside:
-            self._beside[server] = self.again(server)
+            self._beside[server] = shared(self.again(server))
         return self._beside[server]

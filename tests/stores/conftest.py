@@ -78,6 +78,7 @@ def agents(
     agents = Agents(target, backing, folder, provider, store)
     yield agents
     agents.stop()
+    provider.forget()
 
 
 @pytest.fixture

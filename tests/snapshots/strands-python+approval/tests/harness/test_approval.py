@@ -1,5 +1,6 @@
 """Tool calls wait for an approval, and the turn continues with the answers."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -10,8 +11,9 @@ from gate import ask_for_approval
 from script import Reply, ToolCall
 
 from my_agent.harness.approval.capability import Approval
+from my_agent.harness.approval.session import Answers
+from my_agent.harness.contract import AgentError, TurnRequest, TurnResult
 from my_agent.harness.contract import ToolCall as ToolUse
-from my_agent.harness.contract import TurnRequest, TurnResult
 from my_agent.harness.enabled import Settings
 
 COUNT = ToolCall("word_count", {"text": "a b"})
@@ -69,6 +71,35 @@ async def test_a_call_is_approved_only_once() -> None:
     await approve(client, id)
     assert (await approve(client, id)).error == "not_waiting"
     assert len(client.model.requests) == 2
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+async def test_a_call_stays_pending_if_its_turn_fails_before_it_runs(leaves: bool) -> None:
+    client = Client(COUNT, Reply("Done."))
+    id = await wait_for_approval(client)
+    store: Any = client.runtime.sessions.store
+    save = store.save
+    load = store.load
+
+    async def fail_to_load(_: str) -> None:
+        store.load = load
+        if leaves:
+            turn.cancel()
+            await asyncio.sleep(0)
+        raise AgentError("session_conflict")
+
+    async def save_and_fail(*values: Any) -> Any:
+        store.save = save
+        store.load = fail_to_load
+        return await save(*values)
+
+    store.save = save_and_fail
+    turn = client.runtime.spawn(Answers("s", "", reasons={id: None}))
+    with pytest.raises(asyncio.CancelledError if leaves else AgentError):
+        await turn
+    assert len(client.model.requests) == 1
+    assert (await approve(client, id)).reply == "Done."
+    assert (await approve(client, id)).error == "not_waiting"
 
 
 @pytest.mark.parametrize(

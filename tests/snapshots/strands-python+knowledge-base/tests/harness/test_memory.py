@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+import shutil
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from my_agent.harness.contract import Turn, TurnRequest
 from my_agent.harness.echo_model import OfflineModel
 from my_agent.harness.memory import retry_queue
 from my_agent.harness.memory.base import (
+    Entry,
     Event,
     MemoryCollection,
     MemoryRefused,
@@ -29,9 +31,10 @@ from my_agent.harness.memory.base import (
 from my_agent.harness.memory.erase import Erasure, erasure_scope
 from my_agent.harness.memory.hits import Hit, memory_block
 from my_agent.harness.memory.iam import make_policy
+from my_agent.harness.memory.local import LocalMemory
 from my_agent.harness.memory.namespaces import Namespace, Who, event_session, resolve
 from my_agent.harness.memory.policy import MemoryPolicy
-from my_agent.harness.memory.project_erasure import Owner, owner_of
+from my_agent.harness.memory.project_erasure import Owner, owner_of, stocks_of
 from my_agent.harness.memory.recall import MemoryTurn
 from my_agent.harness.memory.record import Recorder
 
@@ -412,33 +415,91 @@ def test_a_namespace_that_may_belong_to_others_is_not_erased(
         pytest.param("/u/ada/apollo/", ["/u/{actorId}/{projectId}"], "this", id="of an actor"),
         pytest.param("/p/apollo2/", ["/p/{projectId}"], "other", id="a longer name"),
         pytest.param("/p/gemini/apollo/", ["/p/{projectId}/{actorId}"], "other", id="an actor"),
-        pytest.param("/q/apollo/", ["/p/{projectId}"], "other", id="a folder of nobody"),
+        pytest.param("/q/apollo/", ["/p/{projectId}"], "unknown", id="of an earlier template"),
         pytest.param("/u/ada/", ["/u/{actorId}", "/p/{projectId}"], "any", id="without a project"),
         pytest.param("/p/apollo/", ["/p/{projectId}", "/p/{actorId}"], "any", id="or an actor"),
         pytest.param("/p/apollo-1/", ["/p/{projectId}-{sessionId}"], "any", id="half a segment"),
         pytest.param("/p/gemini/x/", ["/p/{projectId}", "/p/*"], "other", id="in a shared folder"),
+        pytest.param(
+            "/u/ada/s-1/", ["/u/{actorId}/{projectId}", "/u/{actorId}/{sessionId}"], "unclear"
+        ),
+        pytest.param(
+            "/p/apollo/ada/", ["/p/{projectId}/{actorId}", "/p/{actorId}/{projectId}"], "unclear"
+        ),
+        pytest.param(
+            "/p/gemini/ada/", ["/p/{projectId}/{actorId}", "/p/{actorId}/{projectId}"], "other"
+        ),
     ],
 )
 def test_only_records_that_name_the_project_belong_to_it(
     path: str, templates: list[str], owner: str
 ) -> None:
-    owners = {"this": Owner.THIS_PROJECT, "any": Owner.ANY_PROJECT, "other": Owner.OTHER}
-    assert owner_of(path, templates, "apollo") is owners[owner]
+    owners = {"this": Owner.THIS_PROJECT, "any": Owner.ANY_PROJECT}
+    expected = owners.get(owner) or Owner[owner.upper()]
+    assert owner_of(path, templates, "apollo") is expected
+
+
+class ListedMemory(FakeMemory):
+    """Has records with these paths, and no events."""
+
+    after_erasure = ""
+
+    def __init__(self, **records: list[str]) -> None:
+        super().__init__()
+        self.listed = records
+
+    async def templates(self, collection: MemoryCollection) -> list[str]:
+        return ["/p/{projectId}", "/u/{actorId}"]
+
+    async def actors(self) -> list[str]:
+        return []
+
+    async def entries(self, namespace: Namespace) -> AsyncIterator[list[Entry]]:
+        yield list(self.listed.items())
+
+
+@pytest.mark.parametrize("is_unshared", [False, True])
+async def test_the_strictest_path_of_a_record_decides(is_unshared: bool) -> None:
+    memory = ListedMemory(
+        own=["/p/apollo/", "/p/apollo/facts/"],
+        any=["/p/apollo/", "/u/ada/"],
+        earlier=["/p/apollo/", "/q/"],
+        both=["/p/apollo/", "/p/gemini/"],
+        theirs=["/u/ada/", "/q/", "/p/gemini/"],
+        team=["/team/"],
+    )
+    stocks = stocks_of(collection_of("notes", memory), "apollo", is_unshared, ["/team"])
+    stays = not is_unshared
+    of = "records of collection notes"
+    assert [
+        (it.what, it.stays_because != "", [id async for page in it.pages() for id in page])
+        for it in stocks
+    ] == [
+        ("events of collection notes", stays, []),
+        (f"{of} in namespaces without a project", stays, ["any"]),
+        (f"{of} in namespaces that its file does not name", stays, ["earlier"]),
+        (f"{of} in namespaces that may name another project", True, ["both"]),
+        (f"{of} of project apollo", False, ["own"]),
+    ]
 
 
 async def test_erase_project_erases_the_file_of_a_trial() -> None:
     client = offline_client()
     await client.talk("ada", "I am Ada.")
     await client.talk("bob", "I am Bob.")
+    shutil.copy(".memory/notes.jsonl", ".memory/earlier.jsonl")
     erasure = ProjectErasure([client.long_term], [])
     found = await erasure.count()
     assert [line.partition(": ")[0] for line in found] == [
+        "  events of collection earlier in .memory/earlier.jsonl",
+        "  records of collection earlier in .memory/earlier.jsonl",
         "  events of collection notes in .memory/notes.jsonl",
         "  records of collection notes in .memory/notes.jsonl",
         "  events and records of collection notes in its memory",
     ]
     *erased, unread = await erasure.erase()
-    assert [line.partition(": ")[0] for line in erased] == ["erased", "erased"]
+    assert [line.partition(": ")[0] for line in erased] == ["erased"] * 4
+    assert await LocalMemory("earlier", []).actors() == []
     assert "its memory: set SECRETS_" in unread
     assert erasure.has_remains, "the service was not looked at"
     assert stored("actor") == []

@@ -2,17 +2,30 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from client import run
 
+from my_agent.harness.collections.backends import OtherConfig
 from my_agent.harness.collections.erasure import (
     ProjectErasure,
     Stock,
     for_each,
     unread,
 )
+
+EARLIER = f"""---
+spec_version: "1.2"
+collection_id: "earlier"
+version: "1.0.0"
+status: "active"
+meta: {{name: "Earlier", description: "One. Two.", owner: "me", last_updated: "2026-04-01"}}
+scope: {{lifetime: "user"}}
+writeback: {{enabled: true}}
+backend: {{type: "{get_args(OtherConfig.model_fields["type"].annotation)[0]}"}}
+---
+"""
 
 
 class Down(Exception):
@@ -28,12 +41,15 @@ class Shelf:
         self.locked = set[str]()  # these fail always
         self.added: list[str] = []  # after each list, one of them is stored
         self.stays_because = stays_because
+        self.is_closed = False
 
     def project_stocks(self, unshared: Any) -> list[Stock]:
         why = self.stays_because
         return [Stock("books", "a shelf", self.pages, self.delete, (Down,), why, "it is dusty")]
 
     async def pages(self) -> AsyncIterator[list[str]]:
+        if self.is_closed:
+            raise Down("no key")
         yield [*self.items]
         if self.added:
             self.items.append(self.added.pop())
@@ -99,6 +115,15 @@ async def test_data_that_may_belong_to_others_stays() -> None:
     assert not erasure.is_retryable
 
 
+async def test_a_place_that_cannot_be_listed_is_named_even_if_its_data_stays() -> None:
+    shelf = Shelf("a", stays_because="it is borrowed")
+    shelf.is_closed = True
+    erasure = ProjectErasure([shelf], [])
+    assert await erasure.count() == ["  books in a shelf: cannot be counted: no key"]
+    assert erasure.is_empty
+    assert erasure.has_remains
+
+
 async def test_one_locked_item_does_not_keep_the_others() -> None:
     shelf = Shelf(*[str(number) for number in range(500)])
     shelf.locked = {"7", "8"}
@@ -139,13 +164,23 @@ async def test_a_place_whose_secret_is_unset_is_named() -> None:
 def test_a_wrong_name_is_an_error(name: str) -> None:
     result = run("erase-project", "--yes", name)
     assert result.exit_code == 2
-    assert f"{name!r} is not the name of this project, apart. Nothing was erased." in result.output
+    refusal = f'"{name}" is not the name of this project, apart. Nothing was erased.'
+    assert result.output == f"Error: {refusal}\n"
 
 
 @pytest.mark.usefixtures("apart")
 def test_an_unknown_collection_is_an_error() -> None:
     result = run("erase-project", "--yes", "apart", "--unshared", "unknown")
     assert result.exit_code == 2
+
+
+def test_a_collection_that_the_agent_does_not_use_is_named(apart: Path) -> None:
+    file = apart / "collections" / "earlier.collection.md"
+    file.write_text(EARLIER, "utf-8")
+    result = run("erase-project", "--yes", "apart")
+    assert result.exit_code == 1
+    assert "not erased: data of collection earlier in its store: not looked at" in result.stdout
+    assert "there is nothing to erase" in result.stdout
 
 
 def test_a_project_without_stored_data_is_erased(apart: Path) -> None:

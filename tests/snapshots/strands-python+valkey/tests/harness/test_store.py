@@ -441,6 +441,20 @@ async def test_turns_with_a_read_only_store_stay_in_the_process(home: Home) -> N
     assert (await home.replica().say(session="s")).turn == 2
 
 
+async def test_a_read_only_store_hides_pending_turns_that_each_process_could_run(
+    home: Home,
+) -> None:
+    await home.replica().say(session="s")
+    stored = await home.store().load("s")
+    assert stored is not None
+    value = json.loads(stored.snapshot)
+    committed = dict(value["app_data"])
+    value["app_data"]["pending"] = {}
+    await home.store().save("s", json.dumps(value).encode(), stored.revision)
+    session = await home.replica(is_writable=False).runtime.sessions.read("s", None)
+    assert session.last == committed
+
+
 async def test_a_session_in_a_read_only_store_ends_only_in_the_process(home: Home) -> None:
     await home.replica().say(session="s")
     replica = home.replica(is_writable=False)

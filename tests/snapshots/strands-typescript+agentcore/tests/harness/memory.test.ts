@@ -12,6 +12,7 @@ import { loadProject } from '../../src/harness/collections/check.ts'
 import { ProjectErasure } from '../../src/harness/collections/erasure.ts'
 import { AgentCore } from '../../src/harness/memory/agentcore.ts'
 import {
+  type MemoryCollection,
   type MemoryEvent,
   MemoryRefused,
   MemoryUnavailable,
@@ -23,7 +24,7 @@ import { LocalMemory } from '../../src/harness/memory/local.ts'
 import { LongTermMemory } from '../../src/harness/memory/long_term.ts'
 import { add, search } from '../../src/harness/memory/index.ts'
 import { resolve } from '../../src/harness/memory/namespaces.ts'
-import { ownerOf } from '../../src/harness/memory/project_erasure.ts'
+import { ownerOf, stocksOf } from '../../src/harness/memory/project_erasure.ts'
 import { splitUtterances } from '../../src/harness/memory/record.ts'
 import { RetryQueue } from '../../src/harness/memory/retry_queue.ts'
 import { OfflineModel } from '../../src/harness/echo_model.ts'
@@ -415,11 +416,14 @@ describe('erasing a project', () => {
     ['/u/ada/apollo/', 'this', '/u/{actorId}/{projectId}'],
     ['/p/apollo2/', 'other', '/p/{projectId}'],
     ['/p/gemini/apollo/', 'other', '/p/{projectId}/{actorId}'],
-    ['/q/apollo/', 'other', '/p/{projectId}'],
+    ['/q/apollo/', 'unknown', '/p/{projectId}'],
     ['/u/ada/', 'any', '/u/{actorId}', '/p/{projectId}'],
     ['/p/apollo/', 'any', '/p/{projectId}', '/p/{actorId}'],
     ['/p/apollo-1/', 'any', '/p/{projectId}-{sessionId}'],
     ['/p/gemini/x/', 'other', '/p/{projectId}', '/p/*'],
+    ['/u/ada/s-1/', 'unclear', '/u/{actorId}/{projectId}', '/u/{actorId}/{sessionId}'],
+    ['/p/apollo/ada/', 'unclear', '/p/{projectId}/{actorId}', '/p/{actorId}/{projectId}'],
+    ['/p/gemini/ada/', 'other', '/p/{projectId}/{actorId}', '/p/{actorId}/{projectId}'],
   ]
   for (const [path, owner, ...templates] of cases) {
     test(`finds the owner of ${path} in ${templates.join(' and ')}`, () => {
@@ -427,13 +431,59 @@ describe('erasing a project', () => {
     })
   }
 
-  test('erases the file of a trial', async () => {
+  /** Return the stocks of a memory with some records and no events, with their ids. */
+  async function stocksWith(records: Record<string, string[]>, isUnshared: boolean) {
+    const memory = {
+      templates: async () => ['/p/{projectId}', '/u/{actorId}'],
+      actors: async () => [],
+      entries: async function* () {
+        yield Object.entries(records)
+      },
+    }
+    const notes = { id: 'notes', memory, isErasable: true } as unknown as MemoryCollection
+    const stocks = stocksOf(notes, 'apollo', isUnshared, ['/team'])
+    const found = []
+    for (const { what, staysBecause, pages } of stocks) {
+      const ids: string[] = []
+      for await (const page of pages()) ids.push(...page)
+      found.push({ what, stays: staysBecause !== '', ids })
+    }
+    return found
+  }
+
+  for (const isUnshared of [false, true]) {
+    const which = isUnshared ? 'an unshared' : 'a shared'
+    test(`obeys the strictest path of a record in ${which} memory`, async () => {
+      const records = {
+        own: ['/p/apollo/', '/p/apollo/facts/'],
+        any: ['/p/apollo/', '/u/ada/'],
+        earlier: ['/p/apollo/', '/q/'],
+        both: ['/p/apollo/', '/p/gemini/'],
+        theirs: ['/u/ada/', '/q/', '/p/gemini/'],
+        team: ['/team/'],
+      }
+      const of = 'records of collection notes'
+      const stays = !isUnshared
+      assert.deepEqual(await stocksWith(records, isUnshared), [
+        { what: 'events of collection notes', stays, ids: [] },
+        { what: `${of} in namespaces without a project`, stays, ids: ['any'] },
+        { what: `${of} in namespaces that its file does not name`, stays, ids: ['earlier'] },
+        { what: `${of} in namespaces that may name another project`, stays: true, ids: ['both'] },
+        { what: `${of} of project apollo`, stays: false, ids: ['own'] },
+      ])
+    })
+  }
+
+  test('erases the files of trials', async () => {
     const agent = new Agent([reply('one'), reply('two')])
     await agent.say('I am alice.', 'alice')
     await agent.say('I am bob.', 'bob')
+    writeFileSync('.memory/earlier.jsonl', readFileSync('.memory/notes.jsonl'))
     const erasure = new ProjectErasure(await agent.longTerm.projectStocks([]))
     const found = (await erasure.count()).map((line) => line.split(': ')[0])
     assert.deepEqual(found, [
+      '  events of collection earlier in .memory/earlier.jsonl',
+      '  records of collection earlier in .memory/earlier.jsonl',
       '  events of collection notes in .memory/notes.jsonl',
       '  records of collection notes in .memory/notes.jsonl',
       '  events and records of collection notes in its memory',
@@ -441,9 +491,10 @@ describe('erasing a project', () => {
     const lines = await erasure.erase()
     assert.deepEqual(
       lines.map((line) => line.split(': ')[0]),
-      ['erased', 'erased', 'failed'],
+      ['erased', 'erased', 'erased', 'erased', 'failed'],
     )
-    assert.match(lines[2] ?? '', /its memory: set SECRETS_/)
+    assert.equal(readFileSync('.memory/earlier.jsonl', 'utf8'), '')
+    assert.match(lines.at(-1) ?? '', /its memory: set SECRETS_/)
     assert.equal(erasure.hasRemains, true, 'the service was not looked at')
     assert.deepEqual(await new LocalMemory('notes', []).actors(), [])
   })
