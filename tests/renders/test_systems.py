@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hooks.rendering import files_of, without_git
-from hooks.variants import TARGETS
+from hooks.variants import PROJECT_NAME, TARGETS
 from tests.conftest import HERE, ROOT
 from tests.first_run import agent, ask, chat, run, serving
 from tests.installed import (
@@ -192,14 +192,24 @@ def test_a_copy_has_lf_where_git_converts_and_an_update_has_no_conflict(
     shutil.copy2(ROOT / ".gitattributes", template)
     git(template, "init", "--quiet")
     for version in ("1", "2"):
-        (path,) = template.glob("template/python/*strands*/src/my_agent/agent.py")
+        (path,) = template.glob("template/python/*strands*/src/*/agent.py")
         path.write_text(path.read_text("utf-8") + f"# version {version}\n", "utf-8")
         commit(template, version)
         git(template, "tag", version)
     (tmp_path / "gitconfig").write_text("[core]\nautocrlf = true\n", "utf-8")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "gitconfig"))  # as Git for Windows
     project = tmp_path / "project"
-    copier("copy", "--defaults", "-r", "1", template, project, cwd=tmp_path)
+    copier(
+        "copy",
+        "--defaults",
+        "-d",
+        f"project_name={PROJECT_NAME}",
+        "-r",
+        "1",
+        template,
+        project,
+        cwd=tmp_path,
+    )
     with_crlf = [path for path in files_of(project) if b"\r" in (project / path).read_bytes()]
     assert with_crlf == []
 
@@ -209,7 +219,7 @@ def test_a_copy_has_lf_where_git_converts_and_an_update_has_no_conflict(
         (project / name).unlink()
     git(project, "checkout", "--quiet", ".")
     agent_file = project / "src" / "my_agent" / "agent.py"
-    assert b"\r\n" in agent_file.read_bytes()
+    assert b"\r" not in agent_file.read_bytes()  # by the project's .gitattributes
     mended = agent_file.read_bytes().replace(PROMPT.encode(), OUR_PROMPT.encode())
     agent_file.write_bytes(mended)
     commit(project, "Another prompt")

@@ -77,7 +77,7 @@ class _Server(uvicorn.Server):
         self.signalled_at = float("inf")
         self.is_orphan = watch_parent()
         # `nohup` ignores SIGHUP.
-        if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
             signal.signal(signal.SIGHUP, self.handle_exit)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
