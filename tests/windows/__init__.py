@@ -25,6 +25,7 @@ NOT_TRIED = {
     "cli/test_terminal_typescript.py": "it needs pseudo terminals",
     "conformance": PROCESSES,
     "deploy": "what it runs is for Linux containers: sh, haproxy and the command of PID 1",
+    "effects": PROCESSES,
     "evals": LINKS,
     "examples": LINKS,
     "fuzz_collections": LINKS,
