@@ -72,6 +72,11 @@ HALVED = (
     *("cli/test_terminal", "memory_collections/test_versions", "renders/test_first_hour"),
     *("renders/test_own_capabilities", "renders/test_tracing", "ui/", "updates/test_matrix"),
 )
+# Options, whose code the frameworks of a language share: a row is tried in one of them.
+IN_TURN = (
+    *("auth/", "background/", "bedrock/", "effects/", "evals/", "mcp/", "memory/", "stores/"),
+    "ui/",
+)
 # The contract of turns and sessions, which the usual run tries in both languages.
 WHOLE = tuple(
     f"conformance/test_{name}"
@@ -146,7 +151,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     halve(items)
     choose_target(items)
     choose_store(items)
-    items[:] = [item for item in items if is_row(item)]
+    left_out = repeated(items)
+    items[:] = [item for item in items if is_row(item) and item not in left_out]
     yield
     items.sort(key=lambda item: not item.nodeid.removeprefix("tests/").startswith(FIRST))
 
@@ -218,6 +224,23 @@ def choose_target(items: list[pytest.Item]) -> None:
         for target in found.keys() - {kept}:
             found[target].add_marker("full")
             found[target].add_marker("slow")
+
+
+def repeated(items: list[pytest.Item]) -> set[pytest.Item]:
+    """Return the rows that no run has: of an option, which the frameworks of a language share.
+
+    Of each row of a test in IN_TURN one framework of each language stays: that of the usual run, or
+    the one that the name of the row decides.
+    """
+    rows: dict[str, list[tuple[bool, int, pytest.Item]]] = defaultdict(list)
+    for item in items:
+        targets = [name for name in TARGETS if name in item.name]
+        if len(targets) == 1 and item.nodeid.removeprefix("tests/").startswith(IN_TURN):
+            row = item.nodeid.replace(targets[0], f"*-{targets[0].partition('-')[2]}")
+            rows[row].append((is_full(item), crc32(item.nodeid.encode()), item))
+    kept = {item for found in rows.values() for is_last, _, item in found if not is_last}
+    kept |= {min(found, key=lambda it: it[:2])[2] for found in rows.values()}
+    return {item for found in rows.values() for *_, item in found} - kept
 
 
 def choose_store(items: list[pytest.Item]) -> None:
