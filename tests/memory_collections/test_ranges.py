@@ -208,7 +208,7 @@ def test_values_at_a_limit_are_valid_and_beyond_it_invalid(
     assert wrong == {}
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_both_languages_find_the_same_beside_and_within(found: dict[str, Any]) -> None:
     python, typescript = ([sorted(as_lines(one)) for one in each] for each in found.values())
     pairs = zip(CASES, python, typescript, strict=True)
