@@ -572,8 +572,8 @@ def test_chat_survives_a_hostile_capability(hostile: Path) -> None:
 @pytest.mark.parametrize(
     ("hostile_in", "line"),
     [
-        ("prepare", "Error: Hostile.prepare must not be async: define it with `def`.\n"),
-        ("committed", "Error: Hostile.committed must not be async: define it with `def`.\n"),
+        ("prepare", "Error: Hostile.prepare must not be async: "),
+        ("committed", "Error: Hostile.committed must not be async: "),
         ("route", "Error: 'GET/who' is not a valid route: write it like 'GET /version'.\n"),
         ("lower", "Error: 'get /who' is not a valid route: write it like 'GET /version'.\n"),
         ("describe", "TypeError"),
