@@ -345,7 +345,9 @@ def test_a_drain_cancels_the_turn_after_the_grace_time(
 @pytest.mark.full
 @pytest.mark.timeout(900)
 def test_ten_thousand_turns_leave_no_memory_behind(fleet: Fleet, provider: Provider) -> None:
-    server = fleet.fresh(offline=True, EVENT_SECONDS=1)
+    # Without a limit, Node lets its memory grow before it collects.
+    limit = "--max-semi-space-size=8 --max-old-space-size=128"
+    server = fleet.fresh(offline=True, EVENT_SECONDS=1, NODE_OPTIONS=limit)
 
     def megabytes_after(turns: int) -> float:
         for _ in range(turns):
