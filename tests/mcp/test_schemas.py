@@ -186,7 +186,7 @@ from my_agent.harness.mcp_servers.connection import Tool
 from my_agent.harness.mcp_servers.settings import McpSettings
 
 logging.basicConfig(format="%(message)s")
-servers = McpServers(McpSettings(), [])
+servers = McpServers(McpSettings(), [], lambda: SimpleNamespace(agent=SimpleNamespace(TOOLS=[])))
 server = SimpleNamespace(declared=SimpleNamespace(name="some"), tools=[])
 servers.servers = [server]
 servers._is_open = True
