@@ -364,7 +364,7 @@ def test_no_redirect_takes_headers_or_arguments_to_another_host(
                 assert f"MCP server call{status}" in talk.use(f"call_{status}", text="secret-text")
                 assert time.monotonic() - began < 10
                 assert received == []
-                assert f"MCP server start{status}: it answered HTTP {status};" in server.log
+                assert f"MCP server start{status}: it answered HTTP {status}" in server.log
         finally:
             server.stop()
         assert received == []
