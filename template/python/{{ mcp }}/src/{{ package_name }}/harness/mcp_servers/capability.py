@@ -27,7 +27,6 @@ from .settings import McpSettings
 log = logging.getLogger(__name__)
 START_SECONDS = 10  # time limit of a start, for all servers
 MAX_TOOLS = 128  # limit of OpenAI; includes the agent's tools
-MAX_NAMES = 10 * MAX_TOOLS  # remembered names of tools, including removed tools
 MAX_WARNINGS = 100
 RESERVED = {"add_memory", "search_memory"}  # tools of long-term memory
 
@@ -42,7 +41,7 @@ class McpServers(Capability):
     ) -> None:
         super().__init__(settings, before, load)
         self._tools: list[Any] = []
-        self._names = dict[tuple[str, str], str]()  # by server and tool; a name never changes
+        self._names = dict[tuple[str, str], str]()  # by server and tool, for the listed tools
         self._counts = dict[str, str]()  # by server: numbers of listed and offered tools
         self._is_open = False
         self._warned = set[str]()
@@ -130,7 +129,6 @@ class McpServers(Capability):
         if not self._is_open:
             return
         offered = self._select()
-        self._forget_names()
         self._name(offered)
         self._tools = []
         for server, tool, repaired in offered:
@@ -175,15 +173,11 @@ class McpServers(Capability):
                     offered.append((server, tool, repaired))
         return offered
 
-    def _forget_names(self) -> None:
-        """Limit the remembered names if servers keep changing their tools."""
-        if len(self._names) > MAX_NAMES:
-            listed = {(s.declared.name, tool.name) for s in self.servers for tool in s.tools}
-            self._names = {key: name for key, name in self._names.items() if key in listed}
-
     def _name(self, offered: list[tuple[Server, Tool, RepairedTool]]) -> None:
         """Name new tools; prefix a taken name with the server's name."""
-        listed = {(s.declared.name, _normalized(t.name)) for s in self.servers for t in s.tools}
+        current = {(s.declared.name, tool.name) for s in self.servers for tool in s.tools}
+        self._names = {key: name for key, name in self._names.items() if key in current}
+        listed = {(owner, _normalized(name)) for owner, name in current}
         times = Counter(name for _, name in listed)
         reserved = {_normalized(name) for name in names_of(self.load().agent.TOOLS) | RESERVED}
         # Tools with valid names come first, so that they keep their names.
