@@ -4,14 +4,16 @@ import asyncio
 import re
 from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..capability import Capability
 from ..contract import ACTOR_ID
 from .base import MemoryCollection, Metadata, describe_failure
 from .hits import Found
-from .long_term import LongTermMemory
 from .record import events_of, to_record
+
+if TYPE_CHECKING:  # it imports the framework, which --help does not need
+    from .long_term import LongTermMemory
 
 SESSION = "outside-turns"  # the session id of added texts
 
@@ -27,7 +29,7 @@ class NotAdded(Exception):
 class ActorMemory:
     """The long-term memory of one actor: the collections and the owner's stores."""
 
-    def __init__(self, long_term: LongTermMemory, actor: str) -> None:
+    def __init__(self, long_term: "LongTermMemory", actor: str) -> None:
         if not re.fullmatch(ACTOR_ID, actor) or "/" in actor:
             raise ValueError("The actor id is invalid or contains a /.")
         self._long_term = long_term
@@ -83,4 +85,6 @@ def of_actor(capabilities: Iterable[Capability], actor: str) -> ActorMemory:
 
     Raises ValueError for an invalid actor id.
     """
+    from .long_term import LongTermMemory
+
     return ActorMemory(LongTermMemory.find(capabilities), actor)

@@ -17,6 +17,7 @@ from ..collections.secrets import unset_variables
 from ..contract import AgentError, Turn
 from ..findings import Finding, diagnostic
 from ..modules import LoadModules
+from . import adapter
 from .base import Memory, MemoryCollection, MemoryUnavailable, Utterance
 from .check import check_policy, check_resources
 from .kinds import KINDS, Kind
@@ -208,20 +209,14 @@ class LongTermMemory(Capability):
             writers=[writer.id for writer in self.writers],
             descriptions={it.id: it.description for it in self.collections},
         )
-        from . import adapter  # imports the framework, which commands like --help do not need
-
         turn.stores = adapter.stores_for(turn, self.settings)
         return turn
 
     def prepare(self, turn: Turn, options: dict[str, Any]) -> None:
         """Add memories and memory tools to the turn's agent. Raises as `begin` does."""
-        from . import adapter
-
         adapter.prepare(self.begin(turn), options, self.settings)
 
     def committed(self, turn: Turn, messages: list[Any]) -> None:
-        from . import adapter
-
         adapter.record(self.recorder, self.turns[turn], messages)
 
     def project_stocks(self, unshared: Names[str]) -> list[Stock]:
