@@ -159,7 +159,7 @@ export class LongTermMemory extends Capability<MemorySettings> implements Memori
       .flatMap((it) => Object.keys(this.#build(it)?.namespaces ?? {}))
   }
 
-  /** Return the memories whose secrets are not set: `stocksOf` has only their files. */
+  /** Return the memories whose secrets are not set: other stocks have only their files. */
   #unreadStocks(): Stock[] {
     const { collections } = this.declarations.project
     return this.collections.flatMap(({ id }) => {

@@ -83,7 +83,8 @@ export function stocksOf(
     ['unknown', ' in namespaces that its file does not name', shared],
     ['unclear', ' in namespaces that may name another project', NO_ERASE],
   ]
-  if (needsProject || projectId) parts.push(['this', ` of project ${projectId ?? 'None'}`, ''])
+  const project = projectId ? `project ${projectId}` : 'this project'
+  if (needsProject || projectId) parts.push(['this', ` of ${project}`, ''])
   const stocks = parts.map(([owner, whose, reason]) => {
     const ids = () => recordsOf(owner, collection, projectId, beside)
     return contents.records(ids, whose, reason)
@@ -91,7 +92,7 @@ export function stocksOf(
   return [contents.events(shared), ...stocks]
 }
 
-/** Return all contents of the local files, which only this project uses. */
+/** Return all contents of the local files, which agents of this folder wrote. */
 export function localStocks(): Stock[] {
   return LocalMemory.ids().flatMap((id) => {
     const memory = new LocalMemory(id, [])

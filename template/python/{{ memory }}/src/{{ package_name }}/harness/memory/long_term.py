@@ -243,7 +243,7 @@ class LongTermMemory(Capability):
         ]
 
     def _unread_stocks(self) -> list[Stock]:
-        """Return the memories whose secrets are not set: `stocks_of` has only their files."""
+        """Return the memories whose secrets are not set: other stocks have only their files."""
         stocks = list[Stock]()
         for collection in self.collections:
             id = collection.id

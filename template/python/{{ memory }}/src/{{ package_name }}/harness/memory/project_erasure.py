@@ -73,8 +73,8 @@ def stocks_of(
     """
     if isinstance(collection.memory, LocalMemory):
         return []  # in `local_stocks`
-    reason = "" if collection.is_erasable else READ_ONLY
-    contents = _Contents(collection.id, collection.memory, reason)
+    read_only = "" if collection.is_erasable else READ_ONLY
+    contents = _Contents(collection.id, collection.memory, read_only)
     shared = "" if is_unshared else f"{SHARED} {collection.id}"
     parts = [
         (Owner.ANY_PROJECT, " in namespaces without a project", shared),
@@ -82,7 +82,8 @@ def stocks_of(
         (Owner.UNCLEAR, " in namespaces that may name another project", NO_ERASE),
     ]
     if collection.needs_project or project_id:
-        parts.append((Owner.THIS_PROJECT, f" of project {project_id}", ""))
+        project = f"project {project_id}" if project_id else "this project"
+        parts.append((Owner.THIS_PROJECT, f" of {project}", ""))
     stocks = [contents.events(shared)]
     for owner, whose, reason in parts:
         pages = partial(_records_of, owner, collection, project_id, beside)
@@ -91,7 +92,7 @@ def stocks_of(
 
 
 def local_stocks() -> list[Stock]:
-    """Return all contents of the local files, which only this project uses."""
+    """Return all contents of the local files, which agents of this folder wrote."""
     stocks = list[Stock]()
     for id in LocalMemory.ids():
         memory = LocalMemory(id, [])
