@@ -70,7 +70,8 @@ HALVED = (
     *("auth/", "background/", "bedrock/", "cli/", "conformance/", "deploy/", "effects/", "evals/"),
     *("mcp/", "memory/", "stores/"),
     *("memory_collections/test_versions", "renders/test_first_hour"),
-    *("renders/test_own_capabilities", "renders/test_tracing", "ui/", "updates/test_matrix"),
+    *("renders/test_own_capabilities", "renders/test_tracing", "renders/test_vendor_clients"),
+    *("renders/test_webhooks", "ui/", "updates/test_matrix"),
 )
 # Options, whose code the frameworks of a language share: a row is tried in one of them.
 IN_TURN = (

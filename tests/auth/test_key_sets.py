@@ -3,6 +3,8 @@
 import json
 from codecs import BOM_UTF8
 
+import pytest
+
 from tests.auth.issuer import Issuer, new_key
 from tests.auth.test_tokens import bearer, refused, who_is
 from tests.conformance.provider import Provider
@@ -72,6 +74,7 @@ def test_keys_that_cannot_verify_tokens_are_not_used(fleet: Fleet, own_issuer: I
         assert "the issuer has no such key" in reply.headers["www-authenticate"]
 
 
+@pytest.mark.full
 def test_a_token_without_kid_survives_a_rotation_and_tries_few_keys(
     fleet: Fleet, provider: Provider, own_issuer: Issuer
 ) -> None:

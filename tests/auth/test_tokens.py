@@ -277,6 +277,7 @@ def test_only_the_claim_of_the_actor_has_to_be_a_text(
     assert who_is(server, provider, bearer(token)) == "ada"
 
 
+@pytest.mark.full
 def test_an_issuer_that_was_never_reached_is_asked_again(fleet: Fleet, own_issuer: Issuer) -> None:
     own_issuer.wrong = {"/keys": (503, b"")}
     server = fleet.fresh(**own_issuer.environment)

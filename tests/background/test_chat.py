@@ -82,6 +82,7 @@ def test_ctrl_c_leaves_the_turn_running(
     assert chat.follow().rest()[-1].data["turn"] == 1
 
 
+@pytest.mark.full
 def test_a_turn_of_use_chat_is_shown(
     replica: Replica, provider: Provider, open_chat: Open, gate: threading.Event
 ) -> None:
@@ -99,6 +100,7 @@ def test_a_turn_of_use_chat_is_shown(
 
 
 @pytest.mark.parametrize("is_page", [False, True])
+@pytest.mark.full
 def test_the_error_of_the_turn_is_shown(
     replica: Replica,
     provider: Provider,
@@ -122,6 +124,7 @@ def test_the_error_of_the_turn_is_shown(
     terminal.expect(PROMPT)
 
 
+@pytest.mark.full
 def test_the_loss_of_the_server_is_shown(
     agents: Agents, chat: Background, open_chat: Open, replica: Replica, gate: threading.Event
 ) -> None:

@@ -132,6 +132,7 @@ def test_a_reader_that_leaves_before_its_recording_is_found_leaves_nothing_behin
     assert again.next()
 
 
+@pytest.mark.full
 def test_a_reader_that_comes_when_a_replica_wants_to_stop_reading_is_not_cut_off(
     one: Replica, two: Replica, provider: Provider, gate: threading.Event
 ) -> None:
@@ -207,6 +208,7 @@ def test_readers_learn_that_the_replica_was_killed_and_the_session_is_unchanged(
     agents.discard(dying)
 
 
+@pytest.mark.full
 def test_a_reader_that_has_more_events_than_valkey_learns_that_its_turn_is_lost(
     agents: Agents, two: Replica, provider: Provider
 ) -> None:
@@ -409,6 +411,7 @@ def test_a_stop_does_not_hide_that_the_outcome_is_unknown(
     assert [event.data for event in chat.follow().rest()[:-1]] == ["ab"]
 
 
+@pytest.mark.full
 def test_a_cluster(
     agents: Agents, provider: Provider, gate: threading.Event, tmp_path: Path
 ) -> None:
@@ -441,6 +444,7 @@ def test_without_valkey_only_the_replica_that_runs_the_turn_serves_readers(
     assert chat.stop(two.server) is False
 
 
+@pytest.mark.full
 def test_without_valkey_another_replica_does_not_say_that_it_stopped_a_turn(
     s3_agents: Agents, provider: Provider, gate: threading.Event
 ) -> None:

@@ -186,7 +186,7 @@ def test_check_lists_documents_that_were_accepted_and_not_indexed(agent: Agent, 
     assert kept.refused is None
 
 
-@pytest.mark.usual("strands-python", "vercel-typescript")
+@pytest.mark.full
 def test_a_document_that_fails_after_it_was_accepted_is_in_the_log(agent: Agent, who: str) -> None:
     agent.bedrock.service.refused = ("FAILED", f"Not this text: {CAT}")
     server = agent.fresh()
@@ -202,7 +202,7 @@ def test_a_document_that_fails_after_it_was_accepted_is_in_the_log(agent: Agent,
         server.stop()
 
 
-@pytest.mark.usual("vercel-python", "strands-typescript")
+@pytest.mark.full
 def test_forget_names_documents_below_a_namespace_that_was_renamed(agent: Agent, who: str) -> None:
     agent.bedrock.remember(agent.base, f"/users/{who}2/facts/", "A fact.")
     done = agent.run("forget", "--actor", "facts", "--json")
@@ -317,7 +317,7 @@ def test_a_pending_approval_survives_the_end_of_the_process(agent: Agent, who: s
     assert agent.kept(who) == [CAT]
 
 
-@pytest.mark.usual("vercel-python", "strands-typescript")
+@pytest.mark.full
 def test_a_trial_needs_no_account(target: Target, tmp_path: Path) -> None:
     home = Home(target, tmp_path)
     chat = ("chat", "--actor", "robin")

@@ -189,8 +189,8 @@ def test_reasoning_counts_once_and_without_its_structure(language: str, rendered
         assert output.endswith("reply_incomplete: MAX_REPLY_BYTES")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("language", ["python", "typescript"])
+@pytest.mark.full
 def test_a_name_in_each_part_costs_no_more_in_a_longer_call(
     language: str, rendered: Rendered
 ) -> None:

@@ -54,6 +54,7 @@ def test_a_question_has_files(chat: Chat, tmp_path: Path) -> None:
     assert "Attached " not in done.stdout
 
 
+@pytest.mark.full
 def test_a_file_that_cannot_be_sent_is_an_error(chat: Chat, tmp_path: Path) -> None:
     (tmp_path / "data.bin").write_bytes(b"\x00\x01")
     with (tmp_path / "big.txt").open("wb") as file:

@@ -122,6 +122,7 @@ def test_the_first_line_and_the_help_come_before_any_framework(
     assert "chat" in shown.stdout
 
 
+@pytest.mark.full
 def test_the_speaker_is_visible(chat: PseudoTerminal) -> None:
     assert re.search(rf"\x1b\[1mmy-agent, test-model{OFF}\. /help lists", chat.seen)
     assert re.search(r"\x1b\[(0;)?1m>", chat.seen)
@@ -155,6 +156,7 @@ def test_a_call_of_a_tool_is_one_dim_line(chat: PseudoTerminal, provider: Provid
     assert re.search(rf"\x1b\[2m{re.escape(good)}{OFF}", chat.seen)
 
 
+@pytest.mark.full
 def test_reasoning_is_dim_and_above_the_reply(talk: Talk, provider: Provider) -> None:
     words = "several " * 30
     step: Step = [Think("I **wonder**.\n\nSo "), Think(words), "It is ", "**two**."]
@@ -288,7 +290,14 @@ def test_keys_and_commands_end_the_chat(keys: str, talk: Talk) -> None:
     assert not STYLE.search(terminal.seen), "NO_COLOR is set"
 
 
-@pytest.mark.parametrize("keys", [CTRL_C * 2, CTRL_D, CTRL_D + CTRL_C], ids=["C-C", "D", "D-C"])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        pytest.param(CTRL_C * 2, id="C-C"),
+        pytest.param(CTRL_D, id="D", marks=pytest.mark.full),
+        pytest.param(CTRL_D + CTRL_C, id="D-C", marks=pytest.mark.full),
+    ],
+)
 def test_it_can_be_left_during_a_turn(
     keys: str, target: Target, talk: Talk, provider: Provider
 ) -> None:
@@ -378,6 +387,7 @@ def test_commands_show_the_model_the_tools_and_the_conversation(talk: Talk) -> N
     assert chat.lines[-3:-1] == said
 
 
+@pytest.mark.full
 def test_arrow_up_recalls_prompts_of_earlier_conversations(
     target: Target, talk: Talk, tmp_path: Path
 ) -> None:
@@ -834,6 +844,7 @@ def test_a_change_restarts_the_server_when_its_turns_have_ended_and_its_sessions
         Exchange(("127.0.0.1", port))
 
 
+@pytest.mark.full
 def test_ctrl_c_that_no_terminal_has_sent_ends_the_server_when_it_is_repeated(
     served: Reloading,
 ) -> None:

@@ -257,6 +257,7 @@ open_history("my-agent").append_string("Hello.")
 """
 
 
+@pytest.mark.full
 def test_a_user_without_a_home_has_no_history(tmp_path: Path) -> None:
     subprocess.run([python(), "-c", NO_HOME], cwd=tmp_path, check=True)
     assert list(tmp_path.iterdir()) == []

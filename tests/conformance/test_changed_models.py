@@ -138,7 +138,8 @@ class Conversation:
         return reply
 
 
-@pytest.mark.parametrize("all_pairs", [False, pytest.param(True, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("all_pairs", [False, True])
 def test_each_vendor_continues_a_session_of_another(vendors: Vendors, all_pairs: bool) -> None:
     faults = []
     for writer in vendors.servers:
@@ -157,6 +158,7 @@ def test_each_vendor_continues_a_session_of_another(vendors: Vendors, all_pairs:
         pytest.fail("\n".join(dict.fromkeys(faults)), pytrace=False)
 
 
+@pytest.mark.full
 def test_each_vendor_continues_a_session_with_files(vendors: Vendors) -> None:
     word = ("report.docx", DOCX_TYPE, DOCX)
     known = [("photo.png", "image/png", png()), ("report.pdf", "application/pdf", PDF)]

@@ -14,6 +14,7 @@ def server(fleet: Fleet) -> Server:
     return fleet.shared(offline=True)
 
 
+@pytest.mark.full
 def test_the_transcript_is_the_same_in_two_runs(fleet: Fleet) -> None:
     one, two = fleet.fresh(offline=True), fleet.fresh(offline=True)
     first, second = transcript(one), transcript(two)

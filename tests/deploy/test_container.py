@@ -369,6 +369,7 @@ def test_behind_the_proxy_a_conversation_goes_on_when_a_replica_is_killed(
 
 @pytest.mark.skipif(HAPROXY is None, reason="there is no haproxy: apt-get install haproxy")
 @pytest.mark.parametrize("target", ROWS)
+@pytest.mark.full
 def test_compose_serves_the_page_and_its_conversations(
     target: Target,
     backing: Backing,  # noqa: F811

@@ -16,7 +16,13 @@ CALLS = 2  # to the session store, at the end of a turn that is cancelled
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("answers", [{}, EVERYTHING], ids=["plain", "everything"])
+@pytest.mark.parametrize(
+    "answers",
+    [
+        pytest.param({}, id="plain", marks=pytest.mark.full),
+        pytest.param(EVERYTHING, id="everything"),
+    ],
+)
 @pytest.mark.parametrize("deploy", ["kubernetes", "container"])
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_process_may_end_in_its_time(

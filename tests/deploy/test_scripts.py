@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pytest
 import yaml
 
+from hooks.variants import TARGETS
 from tests.deploy.account import LOGS, RUNTIME, Account, Ran, changes, opened
 from tests.deploy.cloudformation import ACCOUNT, REGION
 from tests.deploy.commands import REGISTRY
@@ -32,6 +33,11 @@ SECRETS = {
     "tracing": {"OPENAI_API_KEY": "sk-1"},
     "gateway": {"AI_GATEWAY_API_KEY": "sk-3"},
 }
+# The usual run has a part of the renders: each target once.
+FEW = [
+    pytest.param(name, marks=[] if index < len(TARGETS) else [pytest.mark.full])
+    for index, name in enumerate(RENDERS)
+]
 needs_zip = pytest.mark.skipif(ZIP is None, reason="there is no zip: apt-get install zip")
 
 
@@ -87,7 +93,7 @@ def refused(ran: Ran, script: str = "up") -> str:
 
 
 @pytest.mark.skipif(SHELLCHECK is None, reason="there is no shellcheck: apt-get install shellcheck")
-@pytest.mark.parametrize("name", RENDERS)
+@pytest.mark.parametrize("name", FEW)
 def test_shellcheck_finds_nothing_in_the_scripts(name: str) -> None:
     files = [f"deploy/{it}" for it in (*SCRIPTS, "common.sh")]
     assert SHELLCHECK
@@ -103,13 +109,7 @@ def test_shellcheck_finds_nothing_in_the_scripts(name: str) -> None:
 
 @needs_zip
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[pytest.mark.full] if index % 2 else [])
-        for index, name in enumerate(RENDERS)
-    ],
-)
+@pytest.mark.parametrize("name", FEW)
 def test_one_command_deploys_and_another_deletes(
     name: str, account: Account, tmp_path: Path
 ) -> None:
@@ -157,8 +157,8 @@ def _pairs(words: list[str]) -> dict[str, str]:
     return dict(word.split("=", 1) for word in words)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["valkey", pytest.param("s3", marks=pytest.mark.full)])
+@pytest.mark.parametrize("name", ["valkey", "s3"])
+@pytest.mark.full
 def test_an_image_replaces_the_zip_file_until_zip(
     name: str, account: Account, tmp_path: Path
 ) -> None:
@@ -355,7 +355,7 @@ def test_what_is_missing_is_named_before_anything_changes(
 
 
 @needs_zip
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_failed_first_deployment_is_deleted_by_the_next(account: Account, tmp_path: Path) -> None:
     project = Project("bedrock", account, tmp_path)
     account.refused = "The name of the memory exists."

@@ -119,6 +119,7 @@ def test_the_cases_of_a_render_pass_offline(evals: Evals) -> None:
     assert "5 cases, 0 failed; 0 tokens." in output
 
 
+@pytest.mark.full
 def test_a_mutation_of_the_agent_is_found(evals: Evals, tmp_path: Path) -> None:
     source = evals.project / (
         "src/agent.ts" if "type" in evals.target.name else "src/my_agent/agent.py"
@@ -157,6 +158,7 @@ def leave_thread() -> None:
 
 # In TypeScript a tool cannot leave a task behind that ends the process.
 @pytest.mark.rows(where=lambda row: not row["target"].is_node)
+@pytest.mark.full
 def test_a_late_exit_of_a_tool_ends_no_case(evals: Evals, tmp_path: Path) -> None:
     source = evals.project / "src" / "my_agent" / "agent.py"
     text = re.sub(r"(?m)^def word_count", "async def word_count", source.read_text())
@@ -248,6 +250,7 @@ def test_each_bad_case_is_a_line_and_the_others_run(evals: Evals) -> None:
     assert "never" in names
 
 
+@pytest.mark.full
 def test_an_offline_break_is_not_left_to_chance(evals: Evals) -> None:
     case = "  - {name: NAME, turns: [{prompt: hi, offline: [Hi.], expect: {never: [TOOL]}}]}\n"
     passes, fails = case, case.replace("offline: [Hi.]", "offline: [{tool: word_count}, Hi.]")
@@ -351,6 +354,7 @@ def test_a_real_model_answers_and_is_judged(evals: Evals, provider: Provider) ->
     assert "    - the case has a judge: set JUDGE_MODEL" in output
 
 
+@pytest.mark.full
 def test_a_judge_without_a_verdict_is_an_error_and_no_failure(
     evals: Evals, provider: Provider
 ) -> None:

@@ -58,6 +58,7 @@ def messages(repository: Path) -> list[str]:
     return git(repository, "log", "--format=%s", "main").splitlines()
 
 
+@pytest.mark.full
 def test_each_release_is_a_commit_and_users_update_their_projects(
     root: Path, repository: Path, hooks: Hooks, tmp_path: Path
 ) -> None:
@@ -160,6 +161,7 @@ echo "$@" >> "$COMMANDS"
 """
 
 
+@pytest.mark.full
 def test_the_script_of_the_workflow_pushes_to_the_repository_of_the_example(
     root: Path, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,7 +55,7 @@ def test_a_trial_needs_no_account(trial: Home) -> None:
     assert "Miso" not in trial.local()
 
 
-@pytest.mark.usual("strands-python-alone", "vercel-typescript-alone")
+@pytest.mark.full
 def test_a_full_disk_keeps_whole_turns_or_none(trial: Home) -> None:
     """A part of an event with its token would pass for the whole."""
     chat, brief = ("chat", "--actor", "robin"), {"SHUTDOWN_GRACE_SECONDS": "1"}
@@ -210,7 +210,7 @@ def test_forget_deletes_nothing_where_a_collection_is_read_only(
         assert service.service.texts(resting.notes, facts) == ["Tea."]
 
 
-@pytest.mark.usual("vercel-python-alone", "strands-typescript-alone")
+@pytest.mark.full
 def test_forget_erases_reflections_on_episodes(resting: Agent, files: Home, who: str) -> None:
     service = resting.service
     reflected = {"namespaceTemplates": ["/reflections/{actorId}"]}
@@ -260,7 +260,7 @@ def test_jobs_of_an_actor_that_is_forgotten_are_not_recorded(
     assert ("are recorded later" in notes) == (agent.store is None)
 
 
-@pytest.mark.usual("strands-python-valkey", "vercel-typescript-valkey")
+@pytest.mark.full
 def test_new_turns_are_recorded_although_older_ones_were_forgotten(agent: Agent, who: str) -> None:
     agent.learn_nothing()
     agent.service.faults.fail("CreateEvent", times=None)
@@ -379,7 +379,7 @@ def findings(home: Home, variables: dict[str, str], memory: str, *options: str) 
     return {one["id"]: one["message"] for one in found if one["id"] in ABOUT_RESOURCES}
 
 
-@pytest.mark.usual("vercel-python-valkey", "strands-typescript-alone")
+@pytest.mark.full
 def test_a_missing_secret_is_reported_at_the_start(files: Home) -> None:
     files.declare(collection("notes", "user", NOTES))
     assert files.run("check", **MODEL).returncode == 0

@@ -48,6 +48,7 @@ def seen(chat: Chat, text: str) -> list[tuple[object, ...]]:
     return [entry[:2] for entry in earlier]
 
 
+@pytest.mark.full
 def test_a_history_that_is_ephemeral_is_not_shown(begin: Begin) -> None:
     chat = begin('session_history: "ephemeral"')
     assert seen(chat, "Second.") == []

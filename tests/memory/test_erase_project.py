@@ -72,7 +72,7 @@ def test_a_project_is_erased_and_a_project_in_the_same_memory_stays(agent: Agent
     assert "there is nothing to erase" in again.stdout
 
 
-@pytest.mark.usual("strands-python-alone", "vercel-typescript-alone")
+@pytest.mark.full
 def test_records_outside_the_templates_stay_and_are_named(agent: Agent, who: str) -> None:
     texts, remember = agent.service.service.texts, agent.service.remember
     assert erase(agent, *UNSHARED).returncode == 0, "others used this memory before"
@@ -120,7 +120,7 @@ def test_a_memory_that_cannot_be_listed_is_named_even_if_its_data_stays(agent: A
     assert ": cannot be counted: " in line
 
 
-@pytest.mark.usual("vercel-python-valkey", "strands-typescript-valkey")
+@pytest.mark.full
 def test_a_failure_of_the_service_is_named_and_a_second_run_goes_on(agent: Agent, who: str) -> None:
     fill(agent, who)
     for _ in range(3):

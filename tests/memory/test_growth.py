@@ -79,7 +79,6 @@ main.cli()
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "python",
     [
@@ -88,6 +87,7 @@ main.cli()
         if it.name.endswith("-python")
     ],
 )
+@pytest.mark.full
 def test_garbage_is_collected_once_a_server_listens(python: Target, tmp_path: Path) -> None:
     """It is not while modules load; what they are is left out later."""
 

@@ -244,7 +244,7 @@ def test_texts_are_recorded_and_found_by_their_metadata_and_store(
     assert use(chat(), add="a", metadata={"_id": "1"}).startswith("Metadata: key _id must be")
 
 
-@pytest.mark.usual("vercel-python-alone", "strands-typescript-alone")
+@pytest.mark.full
 def test_a_file_declares_the_metadata_of_a_namespace(
     resting: Agent, target: Target, tmp_path: Path, who: str
 ) -> None:

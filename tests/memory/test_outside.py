@@ -98,6 +98,7 @@ def server(resting: Agent, tmp_path: Path) -> Iterator[Server]:
     server.stop()
 
 
+@pytest.mark.full
 def test_a_route_searches_adds_and_sees_failures(resting: Agent, server: Server, who: str) -> None:
     notes, team, service = resting.notes, resting.team, resting.service
 

@@ -242,8 +242,8 @@ def test_texts_that_a_model_adds_are_stored_with_the_commit(
     assert "Rye is good." not in "".join(recorded)
 
 
-@pytest.mark.usual("strands-python-alone", "strands-typescript-alone")
 @pytest.mark.only("strands-python", "strands-typescript")
+@pytest.mark.full
 def test_a_route_searches_the_stores_of_an_owner_and_adds_to_them(
     bookshop: Server, tmp_path: Path, who: str
 ) -> None:

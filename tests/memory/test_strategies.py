@@ -100,6 +100,7 @@ def test_check_and_forget_know_the_namespaces_of_strategies(
     assert set(resting.service.service.texts(memory)) == {f"Of {who}2."}
 
 
+@pytest.mark.full
 def test_a_memory_that_cannot_be_described_costs_no_turn(
     resting: Agent, home: Home, memory: str, who: str
 ) -> None:

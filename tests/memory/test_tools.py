@@ -76,6 +76,7 @@ def test_the_tool_that_searches_has_the_name_and_the_description_of_the_owner(
     assert "I like green tea." in str(result)
 
 
+@pytest.mark.full
 def test_a_model_without_that_tool_is_shown_memories(
     resting: Agent, begin: Begin, who: str
 ) -> None:

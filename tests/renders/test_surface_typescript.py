@@ -71,13 +71,10 @@ WITH_MEMORY = "valkey+agentcore+knowledge-base"
 FIRST = "for (const name of process.argv.slice(1)) await import(name)"
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(
     "variant",
-    [
-        f"vercel-typescript+{WITH_MEMORY}",
-        pytest.param(f"strands-typescript+{WITH_MEMORY}", marks=pytest.mark.full),
-    ],
+    [f"vercel-typescript+{WITH_MEMORY}", f"strands-typescript+{WITH_MEMORY}"],
 )
 def test_the_modules_of_an_owner_load_in_any_order(variant: str) -> None:
     project = installed(variant)

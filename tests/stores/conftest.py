@@ -1,7 +1,8 @@
 """Fixtures: the servers that keep sessions, and for each target and store its replicas.
 
 Each test runs for every target and every store. Those marked `spread` take six of them in a
-usual run, so that each language meets each store; the others are `full`.
+usual run, so that each language meets each store, and those marked `once` one for each language;
+the others are `full`.
 """
 
 from collections.abc import Iterator
@@ -36,13 +37,15 @@ ONE_EACH = {
     ("strands-typescript", "s3"),
     ("vercel-typescript", "custom-rest"),
 }
-SAMPLES = {"spread": SPREAD, "one_each": ONE_EACH}
+ONCE = {("vercel-python", "s3"), ("strands-typescript", "valkey")}
+SAMPLES = {"spread": SPREAD, "one_each": ONE_EACH, "once": ONCE}
 
 
 def pytest_configure(config: pytest.Config) -> None:
     for line in (
         "spread: each language with each store; the others are full",
         "one_each: each target with one store; the others are full",
+        "once: each language with one store; the others are full",
         "stores(*names): the stores that a test is about",
         "about(what): as in tests/conformance, whose fixtures are used here",
     ):

@@ -24,7 +24,7 @@ from tests.stores.stores import SENTINEL, s3_client
 UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 
-@pytest.mark.one_each
+@pytest.mark.once
 def test_a_session_is_taken_back_to_an_earlier_turn(chat: Chat, one: Replica) -> None:
     home = one.home
     texts = ["One.", "Two.", "Three.", "Four.", "Five."]
@@ -224,7 +224,7 @@ def test_check_reports_missing_rights_and_causes_of_session_loss(
 
 
 @pytest.mark.stores("s3")
-@pytest.mark.spread
+@pytest.mark.full
 def test_check_finds_a_bucket_that_may_only_be_read_and_sets_no_rule(agents: Agents) -> None:
     home, client = agents.home(), s3_client(agents.backing.s3)
     results = []

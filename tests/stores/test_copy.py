@@ -157,7 +157,7 @@ def test_a_copy_follows_its_session_until_it_is_continued(
 
 
 @pytest.mark.stores("valkey")
-@pytest.mark.one_each
+@pytest.mark.full
 def test_both_languages_recognize_a_copy(agents: Agents, provider: Provider) -> None:
     home = agents.home()
     chat = Chat(agents.fresh(home).server, provider)
@@ -195,7 +195,7 @@ def test_a_copy_gets_the_checkpoints_of_later_turns_too(agents: Agents, provider
 
 
 @pytest.mark.stores("valkey", "s3")
-@pytest.mark.one_each
+@pytest.mark.full
 def test_a_copy_never_goes_back_to_an_earlier_turn(agents: Agents, provider: Provider) -> None:
     """Somebody may continue it while it is brought up to date."""
     home = agents.home()

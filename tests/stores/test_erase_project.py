@@ -154,8 +154,8 @@ def test_all_versions_in_a_bucket_are_erased(agents: Agents) -> None:
     assert sorted(left) == sorted([*others, *others, others[1]])
 
 
-@pytest.mark.spread
 @pytest.mark.stores(*LISTING)
+@pytest.mark.full
 def test_a_store_that_goes_down_is_named_and_a_second_run_goes_on(agents: Agents) -> None:
     home = agents.home()
     fill(home, 12)
@@ -189,7 +189,7 @@ def test_a_store_that_goes_down_is_named_and_a_second_run_goes_on(agents: Agents
         proxy.close()
 
 
-@pytest.mark.spread
+@pytest.mark.once
 @pytest.mark.stores(*LISTING)
 def test_a_turn_that_runs_during_the_erasure_is_not_saved_in_an_erased_session(
     agents: Agents, provider: Provider, gate: threading.Event

@@ -77,7 +77,7 @@ def test_another_replica_has_the_files(chat: Chat, beside: Chat, two: Replica) -
     assert "lost" not in two.server.log
 
 
-@pytest.mark.spread
+@pytest.mark.once
 def test_a_file_that_no_turn_uses_is_deleted(agents: Agents, provider: Provider) -> None:
     home = agents.home()
     chat = Chat(agents.fresh(home).server, provider)
@@ -98,7 +98,7 @@ def make_old(store: Store, session: str) -> None:
             store.age(key, 1 / 12)
 
 
-@pytest.mark.spread
+@pytest.mark.once
 def test_a_checkpoint_keeps_its_files(chat: Chat, one: Replica) -> None:
     store = one.home.store
     assert say(chat, "One.", A).turn == 1
@@ -123,7 +123,7 @@ def test_a_fork_has_files_of_its_own(chat: Chat, one: Replica) -> None:
     assert contents(one.home.store, copy.session) == [A[2]]
 
 
-@pytest.mark.spread
+@pytest.mark.once
 @pytest.mark.parametrize("content", [None, b"of another file"], ids=["missing", "replaced"])
 def test_the_model_is_told_that_a_file_is_lost(
     agents: Agents, chat: Chat, one: Replica, content: bytes | None
@@ -142,7 +142,7 @@ def test_the_model_is_told_that_a_file_is_lost(
     assert say(later, "Four.").turn == 4
 
 
-@pytest.mark.spread
+@pytest.mark.once
 def test_a_response_that_the_network_changed_is_read_again(
     agents: Agents, chat: Chat, one: Replica
 ) -> None:
@@ -159,7 +159,7 @@ def test_a_response_that_the_network_changed_is_read_again(
     assert "lost" not in fresh.server.log
 
 
-@pytest.mark.spread
+@pytest.mark.once
 def test_a_file_is_not_sent_again_when_the_cache_has_dropped_its_session(
     agents: Agents, provider: Provider
 ) -> None:
@@ -257,7 +257,7 @@ def test_the_sweep_deletes_files_of_a_turn_that_was_not_saved(
     assert store.files(chat.session) == {}
 
 
-@pytest.mark.spread
+@pytest.mark.once
 def test_turns_at_two_replicas_lose_no_file_and_leave_none(
     agents: Agents, provider: Provider
 ) -> None:
@@ -281,7 +281,7 @@ def test_turns_at_two_replicas_lose_no_file_and_leave_none(
     assert "lost" not in replicas[0].server.log + replicas[1].server.log
 
 
-@pytest.mark.spread
+@pytest.mark.once
 @pytest.mark.parametrize("kills", [4, pytest.param(25, marks=FULL)])
 def test_kills_leave_no_reference_without_a_file(
     agents: Agents, provider: Provider, kills: int

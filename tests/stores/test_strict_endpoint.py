@@ -191,7 +191,7 @@ def test_the_mark_of_a_quarantine_lasts_or_the_turn_fails(pair: Pair, provider: 
     assert on(pair.two, chat).say("Three.").turn == 2
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_session_that_begins_in_a_quarantine_is_no_failure_of_the_endpoint(
     pair: Pair, provider: Provider
 ) -> None:
@@ -246,7 +246,7 @@ def test_one_bad_read_costs_no_session(pair: Pair, provider: Provider) -> None:
     assert chat.say("Three.").turn == 3
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_check_compares_the_returned_snapshot(pair: Pair) -> None:
     lossy: dict[str, dict[str, Any]] = {
         "cannot be loaded again": {"keep": lambda _: None},

@@ -310,7 +310,7 @@ def test_a_save_that_waits_for_replicas_leaves_no_connection_to_a_server_that_ha
     wait_for("the end of all connections", lambda: one.proxy.connections() == 0)
 
 
-@pytest.mark.spread
+@pytest.mark.full
 def test_check_warns_about_losses_in_a_failover(agents: Agents, tmp_path: Path) -> None:
     home = agents.home()
     with replicated(tmp_path) as (first, _, _):

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -78,13 +79,19 @@ def imports(path: Path) -> Iterator[Path]:
         for one, other in IMPORT.findall(text):
             yield (path.parent / (one or other)).resolve()
         return
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.ImportFrom) and node.level:
-            base = path.parents[node.level - 1].joinpath(*(node.module or "").split("."))
-            names = [base / f"{alias.name}.py" for alias in node.names]
-            found = [name for name in names if name.exists()]
-            whole = [base.with_suffix(".py"), base / "__init__.py"]
-            yield from found or [one for one in whole if one.exists()]
+    for node in relative_imports(text):
+        base = path.parents[node.level - 1].joinpath(*(node.module or "").split("."))
+        names = [base / f"{alias.name}.py" for alias in node.names]
+        found = [name for name in names if name.exists()]
+        whole = [base.with_suffix(".py"), base / "__init__.py"]
+        yield from found or [one for one in whole if one.exists()]
+
+
+@cache
+def relative_imports(text: str) -> list[ast.ImportFrom]:
+    """Those of a module; most of its text is the same in many renders."""
+    nodes = ast.walk(ast.parse(text))
+    return [node for node in nodes if isinstance(node, ast.ImportFrom) and node.level]
 
 
 def room(path: Path, sources: Path) -> str:
@@ -157,24 +164,23 @@ def test_a_capability_changes_one_source_of_the_plain_render(variant: str) -> No
 def test_no_function_is_defined_twice(sources: Path) -> None:
     known: dict[str, str] = {}
     for path in modules(sources):
-        for name, body in functions(path):
+        for name, body in functions(path.read_text("utf-8"), path.suffix):
             place = f"{path.relative_to(sources)}: {name}"
             assert known.setdefault(body, place) == place, f"{place} is {known[body]} again"
 
 
-def functions(path: Path) -> Iterator[tuple[str, str]]:
+@cache
+def functions(text: str, suffix: str) -> list[tuple[str, str]]:
     """The functions of a module, each with what it does; those of one line may be alike."""
-    text = path.read_text("utf-8")
-    if path.suffix == ".ts":
-        for name, body in FUNCTION.findall(text):
-            if body.count("\n") > 1:
-                yield name, body
-        return
+    if suffix == ".ts":
+        return [(name, body) for name, body in FUNCTION.findall(text) if body.count("\n") > 1]
+    found = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             body = [one for one in node.body if not is_docstring(one)]
             if len(body) > 1:
-                yield node.name, "\n".join(ast.dump(one) for one in body)
+                found.append((node.name, "\n".join(ast.dump(one) for one in body)))
+    return found
 
 
 def is_docstring(node: ast.stmt) -> bool:

@@ -373,7 +373,7 @@ def answer(route: Route, messages: object) -> None:
 
 
 @pytest.mark.page_only
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.full), "dark"])
 def test_a_narrow_window_has_room_for_attachments_and_axe_reports_nothing(
     browser: Browser, offline: Server, provider: Provider, scheme: str
 ) -> None:

@@ -122,6 +122,7 @@ def test_a_conversation_with_tools_and_its_history(page: Page, provider: Provide
 
 
 @EACH
+@pytest.mark.full
 def test_reasoning_is_a_part_of_the_message_but_not_of_the_history(
     page: Page, provider: Provider
 ) -> None:

@@ -32,6 +32,7 @@ def server(fleet: Fleet) -> Server:
 
 
 @rows(USUAL["turns"])
+@pytest.mark.full
 def test_the_history_of_a_page_begins_with_a_note(server: Server, provider: Provider) -> None:
     page, prompts = Page(server, sends="whole"), [unique(f"{at}") for at in range(4)]
     page.act(*map(send, prompts))

@@ -327,6 +327,7 @@ def test_an_answer_without_a_reply_is_unknown_until_the_server_says_so(waiting: 
     assert waiting.ran(number) == 1
 
 
+@pytest.mark.full
 def test_an_edit_that_waits(waiting: Waiting) -> None:
     talk(waiting.visitor, "Erste.", "Zweite.", "Dritte.")
     number, prompt = order(), unique("Delete")

@@ -150,6 +150,7 @@ def test_lists_of_arabic_have_their_markers_on_their_side(visitor: Visitor) -> N
     assert min(right, quote) > 10
 
 
+@pytest.mark.full
 def test_another_tab_has_tokens_and_times_and_the_wait_counts_for_no_tool(
     waiting: Waiting,
 ) -> None:

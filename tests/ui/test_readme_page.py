@@ -51,6 +51,7 @@ def type_errors(folder: Path, page: str) -> str:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True).stdout
 
 
+@pytest.mark.full
 def test_the_page_of_the_readme_has_the_right_types(rendered: Rendered, tmp_path: Path) -> None:
     (page,) = {page_of(rendered(f"{target}+ai-sdk-ui")) for target in TARGETS}
     assert type_errors(tmp_path, page) == ""

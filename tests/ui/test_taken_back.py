@@ -237,8 +237,8 @@ def test_two_tabs_show_the_same_session(fleet: Fleet, provider: Provider, seed: 
     assert refused > 0
 
 
-@pytest.mark.slow
 @ONE
+@pytest.mark.full
 def test_an_edit_and_a_reload_in_assistant_ui(page: Page, tmp_path: Path) -> None:
     modules = packages(json.dumps({"private": True, "dependencies": ASSISTANT}).encode())
     (tmp_path / "node_modules").symlink_to(modules)

@@ -40,9 +40,8 @@ def replace(project: Path, old: str, new: str) -> None:
     commit(project, f"{new} instead of {old}")
 
 
-@pytest.mark.parametrize(
-    "release", [pytest.param(releases(ROOT)[-1].version, marks=pytest.mark.full), NEWEST]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("release", [releases(ROOT)[-1].version, NEWEST])
 def test_another_target_is_refused(release: str, history: History, tmp_path: Path) -> None:
     project = history.project(tmp_path / "project", release, "strands-python")
     said = refused(project, "update", "--defaults", "-d", "target=vercel-typescript")

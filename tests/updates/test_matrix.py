@@ -31,7 +31,7 @@ MARKER = b"<<<<<<< before updating"
 LATER = "later"
 SAMPLES = {
     "0.1.0": {"strands-python"},
-    "0.2.0": {"vercel-typescript"},
+    "0.2.0": set[str](),
     "0.3.0": {"strands-typescript+valkey"},
     "0.4.0": {"strands-python+valkey+agentcore", "vercel-typescript+valkey"},
     LATER: {

@@ -211,6 +211,7 @@ def past() -> list[ParameterSet]:
 
 
 @pytest.mark.parametrize(("release", "variant"), past())
+@pytest.mark.full
 def test_conflicts_of_an_older_release_are_known_and_mended_by_one_command(
     release: str, variant: str, history: History, tmp_path: Path
 ) -> None:
