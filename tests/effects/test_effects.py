@@ -37,7 +37,8 @@ def disturb(world: World, chosen: random.Random, turns: int, kills: int) -> list
     return clients
 
 
-SIZES = [pytest.param(24, 5, id="short"), pytest.param(500, 100, id="long", marks=FULL)]
+LONG = (*FULL, pytest.mark.timeout(1800))
+SIZES = [pytest.param(24, 5, id="short"), pytest.param(500, 100, id="long", marks=LONG)]
 
 
 @pytest.mark.parametrize(("turns", "kills"), SIZES)

@@ -67,7 +67,6 @@ class World:
 
     def records(self, session: str) -> list[dict[str, Any]]:
         """The records of a session, as the store has them."""
-        self.home.store.settle()
         snapshot = self.home.store.snapshot(session)
         records = snapshot["app_data"].get("records", {}) if snapshot else {}
         calls: list[dict[str, Any]] = records.get("effects", {}).get("calls", [])
@@ -82,6 +81,7 @@ class World:
 
     def finish(self, *sessions: str) -> None:
         """Wait until no session has a scheduled effect, opening each session as a client does."""
+        self.home.store.settle()
         deadline = time.monotonic() + PATIENCE_SECONDS
         for session in sessions:
             while any(call["status"] == "scheduled" for call in self.records(session)):

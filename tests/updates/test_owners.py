@@ -177,12 +177,6 @@ def lines_of(text: str) -> set[str]:
     return {line.rstrip(",") for line in text.splitlines()}
 
 
-def given_up_in(text: str) -> set[str]:
-    """What the command of CHANGELOG.md gives up of the conflicts in a text."""
-    theirs = re.compile(r"^={7}\n(.*?)^>{7} after updating\n", re.DOTALL | re.MULTILINE)
-    return lines_of("\n".join(theirs.findall(text)))
-
-
 def expected(release: str, variant: str) -> set[str]:
     """The conflicts that CHANGELOG.md names: where an old release wrote beside the owner."""
     if release >= "0.7.0":
@@ -229,7 +223,6 @@ def test_conflicts_of_an_older_release_are_known_and_mended_by_one_command(
     texts = [path for path in unmerged if path in TEXTS]
     manifests = [path for path in unmerged if path not in {*by_hand, *texts, "package.json"}]
     packages = [path for path in unmerged if path == "package.json"]
-    given_up = {path: given_up_in((project / path).read_text("utf-8")) for path in manifests}
     changes, _, of_before = (ROOT / "CHANGELOG.md").read_text("utf-8").partition("\n## 0.6.0\n")
     mends = [(texts, changes, "perl"), (manifests, of_before, "perl")]
     mends += [(packages, of_before, "node")]
@@ -241,8 +234,7 @@ def test_conflicts_of_an_older_release_are_known_and_mended_by_one_command(
     assert_own(project, target, by_hand)
     for path in (*texts, *manifests, *packages):
         new = (history.copied(NEWEST, variant) / path).read_text("utf-8")
-        given = given_up.get(path, set())
-        lost = lines_of(new) - lines_of((project / path).read_text("utf-8")) - given
+        lost = lines_of(new) - lines_of((project / path).read_text("utf-8"))
         assert lost == set(), f"the template's text in {path} is whole"
     if by_hand == []:  # and later updates meet nothing of it again
         commit(project, "Mended")
