@@ -83,7 +83,8 @@ def write_tool(project: Path, target: str) -> None:
             tools = "{ word_count: wordCount, lookup_order: lookupOrder }"
             listed = ("{ word_count: wordCount }", tools)
     else:
-        agent, module, tests = "app/agent.py", "app/orders.py", "tests/test_agent.py"
+        agent, module = "my_agent/agent.py", "my_agent/orders.py"
+        tests = "tests/test_agent.py"
         last = "from strands import tool\n" if target == "strands-python" else "import ai\n"
         imported = "from .orders import lookup_order\n"
         listed = ("[word_count]", "[word_count, lookup_order]")
