@@ -89,7 +89,8 @@ class Connection {
       const lastLine = this.#lastLine && `: ${this.#lastLine}`
       return new ServerDown(`it did not answer within ${seconds} seconds${lastLine}`)
     }
-    const connect = () => this.#connect(seconds)
+    // The SDK must not end first: its error would not say why.
+    const connect = () => this.#connect((seconds + 1) * 1000)
     const { signal } = new AbortController()
     this.tools = withinTime(seconds, signal, connect, expired).catch(async (error) => {
       this.isOver = true
@@ -132,7 +133,7 @@ class Connection {
     this.#endGroup()
   }
 
-  async #connect(seconds: number): Promise<Tool[]> {
+  async #connect(timeout: number): Promise<Tool[]> {
     const { problem, command, args, env, cwd, url, headers } = this.#declared
     if (problem) throw new ServerDown(problem)
     const [mcp, { StdioClientTransport }] = await loadClient()
@@ -154,7 +155,7 @@ class Connection {
       this.#watch(transport)
       this.#count(transport)
       loosen(transport)
-      await client.connect(transport, { timeout: seconds * 1000 })
+      await client.connect(transport, { timeout })
     } else {
       const variables = Object.entries(process.env).filter(([name]) =>
         PASSED_VARIABLES.includes(name),
@@ -176,10 +177,10 @@ class Connection {
       transport.stderr?.on('data', (chunk: Buffer) => this.#read(chunk))
       this.#count(transport)
       loosen(transport)
-      await client.connect(transport, { timeout: seconds * 1000 })
+      await client.connect(transport, { timeout })
     }
     if (!client.getServerCapabilities()?.tools) return []
-    const listing = client.listTools(undefined, { timeout: seconds * 1000 })
+    const listing = client.listTools(undefined, { timeout })
     const { tools } = await listing.catch((error) => {
       const isInvalid = error.code === 'INVALID_RESULT'
       throw isInvalid ? new ServerDown('its list of tools is not valid') : error
