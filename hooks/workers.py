@@ -3,8 +3,9 @@
 import multiprocessing
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ProcessPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from functools import cache
+from pathlib import Path
 from typing import TypeVar
 
 Row = TypeVar("Row")
@@ -22,6 +23,12 @@ CONTEXT = multiprocessing.get_context("forkserver" if "forkserver" in KINDS else
 def _pool() -> ProcessPoolExecutor:
     """Return the processes, which keep what they have compiled until this process ends."""
     CONTEXT.set_forkserver_preload(["hooks.check", "hooks.snapshots", "hooks.weights"])
+    if CONTEXT.get_start_method() == "forkserver":
+        from multiprocessing import forkserver  # absent on Windows
+
+        # The server imports from the folder in which it starts.
+        with chdir(Path(__file__).parents[1]):
+            forkserver.ensure_running()
     return ProcessPoolExecutor(mp_context=CONTEXT)
 
 

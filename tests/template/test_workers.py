@@ -15,6 +15,7 @@ import yaml
 from hooks import snapshots
 from hooks.variants import answers_of
 from hooks.workers import FEW, started
+from tests.conftest import ROOT
 
 
 @pytest.fixture
@@ -41,6 +42,17 @@ def test_rows_that_have_not_begun_are_dropped() -> None:
     with pytest.raises(LookupError), started(time.sleep, [0.5] * 200):
         raise LookupError
     assert time.monotonic() - begin < 200 * 0.5 / 4
+
+
+def test_processes_import_the_hooks_of_this_repository_in_any_folder(tmp_path: Path) -> None:
+    (tmp_path / "hooks").mkdir()
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+    code += "from hooks.variants import language_of; from hooks.workers import started\n"
+    code += f"with started(language_of, ['strands-python'] * {3 * FEW}) as found: print({{*found}})"
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert result.stdout == "{'python'}\n", result.stderr
 
 
 @pytest.mark.slow
