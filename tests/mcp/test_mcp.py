@@ -32,6 +32,7 @@ from tests.installed import (
     uv,
 )
 from tests.mcp.redirecting import STATUSES, redirecting
+from tests.stores.servers import wait_for
 from tests.support.blocking import blocking
 
 pytestmark = pytest.mark.slow
@@ -166,6 +167,27 @@ def test_a_blocked_event_loop_is_no_silence_of_a_server(target: Target, tmp_path
         block.start()
         assert conversation.use("wait", seconds=1) == "waited"
         block.join()
+    finally:
+        server.stop()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("target", ROWS)
+@pytest.mark.rows(where=lambda row: row["target"].is_node)  # the SDK of Python has no timer there
+def test_a_blocked_event_loop_changes_no_reason_of_a_server_that_is_down(
+    target: Target, tmp_path: Path
+) -> None:
+    def command(project: Path) -> list[str]:
+        node, *serve = target.command(project)
+        pause = "Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 4500)"
+        return [node, "--import", f"data:text/javascript,setTimeout(() => {pause}, 2500)", *serve]
+
+    declare(tmp_path, silent=hostile("silent", tmp_path))
+    blocked = replace(target, command=command, start=subprocess.Popen)
+    server = Server(blocked, tmp_path, None, {"MCP_TIMEOUT_SECONDS": 3})
+    try:
+        wait_for("the end of the connection", lambda: "MCP server silent: " in server.log)
+        assert "silent: it did not answer within 3 seconds: it waits for a login" in server.log
     finally:
         server.stop()
 

@@ -21,6 +21,8 @@ const MAX_MESSAGES = 1000 // of a server during a call, before the call fails
 const MAX_ERROR_CHARS = 200 // of a server's error message
 const MAX_RESPONSE_BYTES = 67_108_864
 const MAX_RECEIVED_CHARS = 100_000 // of a result, before MAX_RESULT_CHARS cuts it
+// `withinTime` limits requests: a timer of the SDK counts the time of a blocked event loop.
+const UNLIMITED = { timeout: 2 ** 31 - 1 } // the longest timer of Node
 // Behind a proxy or with a private CA, a server's process needs these variables.
 const PROXIES = ['HTTP_PROXY', 'HTTPS_PROXY', 'ALL_PROXY', 'NO_PROXY']
 const CERTIFICATES = ['SSL_CERT_FILE', 'SSL_CERT_DIR', 'REQUESTS_CA_BUNDLE', 'NODE_EXTRA_CA_CERTS']
@@ -89,8 +91,7 @@ class Connection {
       const lastLine = this.#lastLine && `: ${this.#lastLine}`
       return new ServerDown(`it did not answer within ${seconds} seconds${lastLine}`)
     }
-    // The SDK must not end first: its error would not say why.
-    const connect = () => this.#connect((seconds + 1) * 1000)
+    const connect = () => this.#connect()
     const { signal } = new AbortController()
     this.tools = withinTime(seconds, signal, connect, expired).catch(async (error) => {
       this.isOver = true
@@ -103,13 +104,12 @@ class Connection {
   async call(
     name: string,
     args: Record<string, unknown>,
-    timeout: number,
     signal: AbortSignal,
   ): Promise<CallToolResult | null> {
     const received = this.#received
     try {
       const params = { name, arguments: args }
-      return (await this.#client?.callTool(params, { timeout, signal })) ?? null
+      return (await this.#client?.callTool(params, { ...UNLIMITED, signal })) ?? null
     } catch (error) {
       const { status } = error as { status?: number }
       // Without a status, the server did not answer.
@@ -133,7 +133,7 @@ class Connection {
     this.#endGroup()
   }
 
-  async #connect(timeout: number): Promise<Tool[]> {
+  async #connect(): Promise<Tool[]> {
     const { problem, command, args, env, cwd, url, headers } = this.#declared
     if (problem) throw new ServerDown(problem)
     const [mcp, { StdioClientTransport }] = await loadClient()
@@ -155,7 +155,7 @@ class Connection {
       this.#watch(transport)
       this.#count(transport)
       loosen(transport)
-      await client.connect(transport, { timeout })
+      await client.connect(transport, UNLIMITED)
     } else {
       const variables = Object.entries(process.env).filter(([name]) =>
         PASSED_VARIABLES.includes(name),
@@ -177,10 +177,10 @@ class Connection {
       transport.stderr?.on('data', (chunk: Buffer) => this.#read(chunk))
       this.#count(transport)
       loosen(transport)
-      await client.connect(transport, { timeout })
+      await client.connect(transport, UNLIMITED)
     }
     if (!client.getServerCapabilities()?.tools) return []
-    const listing = client.listTools(undefined, { timeout })
+    const listing = client.listTools(undefined, UNLIMITED)
     const { tools } = await listing.catch((error) => {
       const isInvalid = error.code === 'INVALID_RESULT'
       throw isInvalid ? new ServerDown('its list of tools is not valid') : error
@@ -284,7 +284,6 @@ export class Server {
     const expired = () => withCode('ETIMEDOUT', timeout)
     const result = await withinTime(this.#seconds, signal, work, expired).catch((error) => {
       signal.throwIfAborted()
-      if (error.code === 'REQUEST_TIMEOUT') throw withCode('ETIMEDOUT', timeout)
       if (error.code === 'ETIMEDOUT') throw error
       if (error instanceof ServerDown) {
         throw withCode('ECONNRESET', `${server} is down: ${error.message}.`)
@@ -313,8 +312,7 @@ export class Server {
   ): Promise<CallToolResult> {
     for (let attempt = 0; attempt < 2; attempt++) {
       const connection = await this.connect()
-      // The limit is in `call`: the client's timer would count the time of a blocked event loop.
-      const result = await connection.call(name, args, this.#seconds * 2000, signal)
+      const result = await connection.call(name, args, signal)
       if (result) return result
     }
     throw new ServerDown('it does not keep its session')
