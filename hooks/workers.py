@@ -23,13 +23,10 @@ CONTEXT = multiprocessing.get_context("forkserver" if "forkserver" in KINDS else
 def _pool() -> ProcessPoolExecutor:
     """Return the processes, which keep what they have compiled until this process ends."""
     CONTEXT.set_forkserver_preload(["hooks.check", "hooks.snapshots", "hooks.weights"])
-    if CONTEXT.get_start_method() == "forkserver":
-        from multiprocessing import forkserver  # absent on Windows
-
-        # The server imports from the folder in which it starts.
-        with chdir(Path(__file__).parents[1]):
-            forkserver.ensure_running()
-    return ProcessPoolExecutor(mp_context=CONTEXT)
+    pool = ProcessPoolExecutor(mp_context=CONTEXT)
+    with chdir(Path(__file__).parents[1]):
+        pool.submit(int)  # starts the server, which imports from the current folder
+    return pool
 
 
 @contextmanager
