@@ -4,10 +4,12 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
 
+from tests.conftest import ROOT
 from tests.installed import NODE, NPM, clean_environment, uv
 
 
@@ -52,6 +54,15 @@ def named(text: str, start: str) -> str:
     match = re.search(rf"(?m)^ +({re.escape(start)}.*)$|`({re.escape(start)}[^`]*)`", text)
     assert match, f"there is no {start} in {text}"
     return match[1] or match[2]
+
+
+def mend(project: Path, files: Sequence[str], release: str, program: str) -> None:
+    """Mend conflicts in files with the command that CHANGELOG.md has for them below a release."""
+    _, _, text = (ROOT / "CHANGELOG.md").read_text("utf-8").partition(f"\n## {release}\n")
+    command = named(text, f"{program} -").replace("FILES", " ".join(files))
+    path = os.pathsep.join([str(NODE.parent), os.environ["PATH"]])
+    result = bash(command, project, PATH=path)
+    assert result.returncode == 0, result.stderr
 
 
 def steps(project: Path, workflow: str) -> list[dict[str, str]]:

@@ -10,7 +10,7 @@ from _pytest.mark import ParameterSet
 from hooks.releases import releases
 from hooks.variants import STORES, TARGETS, VARIANTS
 from tests.conftest import ROOT
-from tests.updates.commands import bash, named, programs
+from tests.updates.commands import bash, mend, programs
 from tests.updates.edits import OWN_STORES, edit, edited
 from tests.updates.history import (
     MISSING,
@@ -122,9 +122,7 @@ def test_an_updated_project_passes_its_tests_and_its_owners(
     source = changed(history, release, variant)
     project = Path(shutil.copytree(source, tmp_path / "project", symlinks=True))
     if conflicts_of(release, variant):
-        _, _, since_then = (ROOT / "CHANGELOG.md").read_text("utf-8").partition("\n## 0.6.0\n")
-        mended = bash(named(since_then, "node -"), project, PATH=programs(tmp_path / "bin"))
-        assert mended.returncode == 0, mended.stderr
+        mend(project, ["package.json"], "0.6.0", "node")
     pass_once(history, variant.partition("+")[0], project)
 
 
