@@ -119,7 +119,8 @@ def each_mistake(language: str, target: str) -> list[ParameterSet]:
     is_usual = target.startswith("vercel")
     return [
         pytest.param(
-            *(target, *mistake),
+            target,
+            *mistake,
             marks=[] if is_usual and index % 2 else [pytest.mark.full],
             id=f"{target}-{name}",
         )
