@@ -36,9 +36,14 @@ def talk(visitor: Visitor, *prompts: str) -> None:
 
 
 def hasten(visitor: Visitor) -> None:
-    """Let the page ask at once what it would ask in some seconds, and await the answer."""
+    """Let the page ask at once what it would ask in some seconds."""
+    visitor.page.clock.fast_forward(13_000)
+
+
+def hear(visitor: Visitor) -> None:
+    """Hasten the page's next question and await the answer. A page that asks no more fails."""
     with visitor.page.expect_event("requestfinished", lambda it: "chat?id=" in it.url):
-        visitor.page.clock.fast_forward(13_000)
+        hasten(visitor)
     visitor.page.evaluate("new Promise((resolve) => requestAnimationFrame(resolve))")
 
 
@@ -317,7 +322,7 @@ def test_an_answer_without_a_reply_is_unknown_until_the_server_says_so(waiting: 
     waiting.page.get_by_role("button", name="Approve").click()
     for _ in range(2):
         waiting.visitor.sees("This turn may or may not have been saved. The page keeps asking")
-        hasten(waiting.visitor)
+        hear(waiting.visitor)
     expect(waiting.page.locator(".user p")).to_have_text([prompt])
     gate.set()
     waiting.provider.wait("the turn", lambda: "Wait. All done." in waiting.kept())

@@ -17,7 +17,7 @@ from tests.conformance.server import Fleet, Server
 from tests.conformance.steps import HANG, Hold
 from tests.ui.chat_page import unique
 from tests.ui.test_page import pytest_generate_tests, server  # noqa: F401 (what pytest looks for)
-from tests.ui.test_page_changes import hasten, said, talk
+from tests.ui.test_page_changes import hasten, hear, said, talk
 from tests.ui.visitor import Visitor
 
 NAME = "agent.test"
@@ -106,7 +106,7 @@ def test_a_page_asks_on_after_a_short_outage(
     visitor.type(prompt)
     visitor.sees("This turn may or may not have been saved.")
     for _ in range(2):
-        hasten(visitor)
+        hear(visitor)
         visitor.sees("The page keeps asking the server")
         expect(visitor.page.get_by_text("Interrupted")).to_have_count(0)
     gate.set()
@@ -135,7 +135,7 @@ def test_a_retry_without_an_answer_is_unknown_until_the_server_says_so(
     visitor.page.route("**/api/chat", give_up)
     visitor.page.get_by_role("button", name="Retry").click()
     visitor.sees("This turn may or may not have been saved.")
-    hasten(visitor)
+    hear(visitor)
     visitor.sees("The page keeps asking the server")
     gate.set()
     provider.wait("the turn", lambda: "Late but kept." in visitor.kept(server))
@@ -157,7 +157,7 @@ def test_nobody_asks_about_a_session_that_was_ended(visitor: Visitor) -> None:
     visitor.page.locator("#confirm").click()
     expect(visitor.page.locator("#sessions a")).to_have_count(0)
     asked = len(visitor.requests)
-    visitor.page.clock.fast_forward(13_000)
+    hasten(visitor)
     visitor.page.evaluate("fetch('agent.json').then((response) => response.text())")
     assert [one.url for one in visitor.requests[asked:] if ended in one.url] == []
     assert ended not in stored(visitor)
