@@ -119,11 +119,28 @@ def test_the_cases_of_a_render_pass_offline(evals: Evals) -> None:
     assert "5 cases, 0 failed; 0 tokens." in output
 
 
+def agent_of(evals: Evals) -> Path:
+    return evals.project / ("src/agent.ts" if evals.target.is_node else "src/my_agent/agent.py")
+
+
+@pytest.mark.full
+def test_tools_that_are_none_are_reported_before_any_case_runs(
+    evals: Evals, tmp_path: Path
+) -> None:
+    source = agent_of(evals)
+    mutant = tmp_path / source.name
+    text = re.sub("(?m)^(export const )?TOOLS.*", r"\1TOOLS = 'word_count'", source.read_text())
+    mutant.write_text(text)
+    evals.project = replace(evals.target, agent=mutant).project()
+    code, output = evals.run()
+    assert code == 1
+    assert " AGENT TOOLS is not a" in output
+    assert verdicts(output) == {}
+
+
 @pytest.mark.full
 def test_a_mutation_of_the_agent_is_found(evals: Evals, tmp_path: Path) -> None:
-    source = evals.project / (
-        "src/agent.ts" if "type" in evals.target.name else "src/my_agent/agent.py"
-    )
+    source = agent_of(evals)
     mutant = tmp_path / source.name
     text = source.read_text().replace("len(text.split())", "len(text)")
     mutant.write_text(text.replace(r"text.match(/\S+/g)?.length ?? 0", "text.length"))

@@ -332,19 +332,6 @@ def test_the_tests_of_the_template_pass_with_the_capability_of_the_docs(project:
     assert result.returncode == 0, result.stdout
 
 
-@pytest.mark.parametrize("target", [target for target in TARGETS if target.endswith("-python")])
-def test_a_function_without_its_decorator_is_named(target: str, tmp_path: Path) -> None:
-    """In TypeScript the type checker finds it."""
-    project = tmp_path / "my-agent"
-    shutil.copytree(rendered(target), project)
-    link_environment(project, environment(target))
-    agent = project / "src" / "my_agent" / "agent.py"
-    agent.write_text(re.sub(r"(?m)^@(ai\.)?tool\n", "", agent.read_text()))
-    said = run(project, "chat", typed="Hello.\n")
-    assert "(word_count is not a tool: add @tool)" in said
-    assert "Traceback" not in said
-
-
 def say(port: int, headers: dict[str, str]) -> int:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     connection.request("POST", "/invocations", b'{"prompt": "Hello."}', headers)

@@ -48,6 +48,26 @@ PYTHON_MISTAKES = {
     "missing": ("routes.py", "NOTHING = {}", "ROUTES ROUTES is missing: define it."),
     "tools": ("agent.py", "TOOLS", "AGENT TOOLS is missing: define it."),
     "prompt": ("agent.py", "SYSTEM_PROMPT", "AGENT SYSTEM_PROMPT is missing: define it."),
+    "function": (
+        "agent.py",
+        "TOOLS = [word_count, len]",
+        "AGENT len in TOOLS is not a tool: add `@tool`.",
+    ),
+    "text": (
+        "agent.py",
+        "TOOLS = ['word_count']",
+        "AGENT 'word_count' in TOOLS is not a tool: add `@tool`.",
+    ),
+    "no list": (
+        "agent.py",
+        "TOOLS = word_count",
+        "AGENT TOOLS is not a list: write it like `TOOLS = [word_count]`.",
+    ),
+    "no names": (
+        "agent.py",
+        "\nFINAL_TOOLS = 'word_count'\n",
+        'AGENT FINAL_TOOLS is not a list of names: write it like `FINAL_TOOLS = ["hand_over"]`.',
+    ),
 }
 TYPESCRIPT_HANDLER = "const answer = (_: unknown, response: any) => void response.end()\n"
 TYPESCRIPT_MISTAKES = {
@@ -79,8 +99,45 @@ TYPESCRIPT_MISTAKES = {
     ),
     "tools": ("agent.ts", "TOOLS", "AGENT TOOLS is missing: export it."),
     "prompt": ("agent.ts", "SYSTEM_PROMPT", "AGENT SYSTEM_PROMPT is missing: export it."),
+    "no names": (
+        "agent.ts",
+        "export const FINAL_TOOLS = 'word_count'\n",
+        "AGENT FINAL_TOOLS is not an array of names: write it like `['hand_over']`.",
+    ),
 }
-MISTAKES = {"python": PYTHON_MISTAKES, "typescript": TYPESCRIPT_MISTAKES}
+NO_ARRAY = "AGENT TOOLS is not an array: write it like `[wordCount]`."
+REMEDY = "write it like `{ word_count: wordCount }`."
+NO_OBJECT = f"AGENT TOOLS is not an object: {REMEDY}"
+MISTAKES = {
+    "strands-python": PYTHON_MISTAKES,
+    "vercel-python": PYTHON_MISTAKES,
+    "strands-typescript": {
+        **TYPESCRIPT_MISTAKES,
+        "no array": ("agent.ts", "TOOLS = { wordCount }", NO_ARRAY),
+        "no tools": ("agent.ts", "TOOLS = null", NO_ARRAY),
+        "function": (
+            "agent.ts",
+            "TOOLS = [wordCount, () => 1]",
+            "AGENT TOOLS[1] is not a tool: use `tool()`.",
+        ),
+        "nothing": (
+            "agent.ts",
+            "TOOLS = [undefined]",
+            "AGENT TOOLS[0] is not a tool: use `tool()`.",
+        ),
+    },
+    "vercel-typescript": {
+        **TYPESCRIPT_MISTAKES,
+        "array": ("agent.ts", "TOOLS = [wordCount]", NO_OBJECT),
+        "no tools": ("agent.ts", "TOOLS = null", NO_OBJECT),
+        "function": (
+            "agent.ts",
+            "TOOLS = { wordCount, one: () => 1 }",
+            "AGENT 'one' in TOOLS is not a tool: use `tool()`.",
+        ),
+        "one": ("agent.ts", "TOOLS = wordCount", f"AGENT TOOLS is one tool: {REMEDY}"),
+    },
+}
 PYTHON = ["vercel-python", pytest.param("strands-python", marks=pytest.mark.full)]
 TYPESCRIPT = ["vercel-typescript", pytest.param("strands-typescript", marks=pytest.mark.full)]
 
@@ -111,8 +168,8 @@ def run(
     return forks.run([*command, *words], project, environment, 60, text, is_apart=True)
 
 
-def each_mistake(language: str, target: str) -> list[ParameterSet]:
-    """Return a row for each mistake of a language: the target, the file and the message.
+def each_mistake(target: str) -> list[ParameterSet]:
+    """Return a row for each mistake of a target: the target, the file and the message.
 
     The usual run has every second one, of one target.
     """
@@ -124,17 +181,17 @@ def each_mistake(language: str, target: str) -> list[ParameterSet]:
             marks=[] if is_usual and index % 2 else [pytest.mark.full],
             id=f"{target}-{name}",
         )
-        for index, (name, mistake) in enumerate(MISTAKES[language].items())
+        for index, (name, mistake) in enumerate(MISTAKES[target].items())
     ]
 
 
 @pytest.mark.parametrize(
     ("project", "file", "content", "message"),
     [
-        *each_mistake("python", "vercel-python"),
-        *each_mistake("python", "strands-python"),
-        *each_mistake("typescript", "vercel-typescript"),
-        *each_mistake("typescript", "strands-typescript"),
+        *each_mistake("vercel-python"),
+        *each_mistake("strands-python"),
+        *each_mistake("vercel-typescript"),
+        *each_mistake("strands-typescript"),
     ],
     indirect=["project"],
 )
@@ -146,6 +203,8 @@ def test_a_mistake_in_a_module_is_reported_in_a_sentence(
     if content in ("TOOLS", "SYSTEM_PROMPT"):
         # Only the start of a line defines the name.
         content = re.sub(f"^(export const )?{content}\\b", r"\1NOTHING", text, flags=re.MULTILINE)
+    elif content.startswith("TOOLS"):
+        content = re.sub("^(export const )?TOOLS.*", rf"\1{content}", text, flags=re.MULTILINE)
     elif path.stem == "agent":
         content = text + content
     path.write_text(content, "utf-8")
@@ -226,6 +285,32 @@ def test_chat_awaits_turns_that_were_spawned(project: Path) -> None:
     done = run(project, "chat", text="Hello.\n")
     assert done.returncode == 0, done
     assert "later: committed" in done.stdout
+
+
+NO_TOOL = """from .harness import Capability, CoreSettings
+
+
+class Added(Capability):
+    def tools(self) -> list[object]:
+        return [len]
+
+
+class OwnSettings(CoreSettings):
+    pass
+
+
+OWN_CAPABILITIES = [Added]
+"""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("project", PYTHON, indirect=True)
+def test_a_function_of_a_capability_without_its_decorator_is_named(project: Path) -> None:
+    """In TypeScript the type checker finds it."""
+    (modules_of(project) / "own_capabilities.py").write_text(NO_TOOL, "utf-8")
+    done = run(project, "chat", text="Hello.\n")
+    assert "(len is not a tool: add @tool)" in done.stdout
+    assert "Traceback" not in done.stderr
 
 
 PYTHON_CLIENT = '''"""A capability with a client."""

@@ -51,9 +51,10 @@ async function check(args: string[], app: App): Promise<void> {
   findings.push(...(await app.checkModel(settings)))
   findings.push(...(await checkAll(capabilities)))
   const agent = await app.load.agent()
-  const missing = checkAgent(agent)
-  findings.push(...missing)
-  if (missing.length === 0) findings.push(...(await checkOwnTools(agent, capabilities)))
+  const { mistakesIn } = await import('./tools.ts')
+  const mistakes = checkAgent(agent, mistakesIn)
+  findings.push(...mistakes)
+  if (mistakes.length === 0) findings.push(...(await checkOwnTools(agent, capabilities)))
   findings.push(...checkRoutes(await app.load.routes()))
   if (connect && errorsOf(findings).length === 0) {
     const { callModel } = await import('./models/model_call.ts')

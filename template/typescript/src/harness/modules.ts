@@ -170,10 +170,24 @@ export interface StartOptions {
 /** Asks a question in the terminal; null means the end of the conversation. */
 export type Read = (question: string) => Promise<string | null>
 
-/** Return findings about missing exports of the module `agent`. */
-export function checkAgent(agent: AgentModule): Finding[] {
+/**
+ * Return findings about exports of the module `agent` that are missing or have another type.
+ *
+ * `mistakesIn` returns the mistakes in its tools.
+ */
+export function checkAgent(
+  agent: AgentModule,
+  mistakesIn: (tools: OwnTools) => string[],
+): Finding[] {
   const missing = ['SYSTEM_PROMPT', 'TOOLS'].filter((name) => !Object.hasOwn(agent, name))
-  return missing.map((name) => reportAgent(`${name} is missing: export it.`))
+  if (missing.length > 0) {
+    return missing.map((name) => reportAgent(`${name} is missing: export it.`))
+  }
+  const mistakes = mistakesIn(agent.TOOLS)
+  if (!Array.isArray(agent.FINAL_TOOLS ?? [])) {
+    mistakes.push("FINAL_TOOLS is not an array of names: write it like `['hand_over']`.")
+  }
+  return mistakes.map(reportAgent)
 }
 
 /** Return a finding for each name in FINAL_TOOLS that no tool has. */

@@ -21,7 +21,7 @@ import { InProcess } from './sessions/session_store.ts'
 import { Sessions, Stage } from './sessions/sessions.ts'
 import { type CoreSettings, withoutPassword } from './settings.ts'
 import { refusedTool } from './tool_schemas.ts'
-import { describeTools, mergeTools, UNSUPPORTED_OPTIONS, type Tools } from './tools.ts'
+import { describeTools, mergeTools, mistakesIn, UNSUPPORTED_OPTIONS, type Tools } from './tools.ts'
 
 const ENDED_SECONDS = 5 // time limit of a capability's `ended`
 const CLOSE_LAST_SECONDS = 5 // time limit of `close` if `closesLast`
@@ -364,7 +364,7 @@ export async function startRuntime(app: App): Promise<Runtime> {
   logging.isJson = logging.isVerbose && settings.logFormat === 'json' // not in a terminal
   const agent = await app.load.agent()
   const capabilities = await app.makeCapabilities(settings)
-  findings.push(...checkAgent(agent))
+  findings.push(...checkAgent(agent, mistakesIn))
   findings.push(...checkRoutes(await app.load.routes()))
   findings.push(...(await app.checkModel(settings)))
   findings.push(...(await checkAll(capabilities)))

@@ -98,8 +98,8 @@ def check(app: AgentApp, as_json: bool, connect: bool) -> None:
     modules = app.load()
     capabilities = app.make_capabilities(settings)
     findings += [*modules.model.check_model(settings), *check_all(capabilities)]
-    missing = check_agent(modules.agent)
-    findings += missing or check_own_tools(modules.agent, capabilities)
+    mistakes = check_agent(modules.agent)
+    findings += mistakes or check_own_tools(modules.agent, capabilities)
     findings += [*check_own_routes(modules.routes), *check_runtime(modules.model, settings)]
     if connect and not errors_of(findings):
         findings += asyncio.run(call_all(modules.model, settings, capabilities))

@@ -83,15 +83,32 @@ class Modules:
 LoadModules = Callable[[], Modules]
 
 
+def tool_name(tool: object) -> str:
+    """Return the name of a tool; empty if the object is not a tool."""
+    return getattr(tool, "tool_name", "") or getattr(tool, "name", "")
+
+
 def check_agent(agent: AgentModule) -> list[Finding]:
-    """Return findings about missing names of the module `agent`."""
+    """Return findings about names of the module `agent` that are missing or have another type."""
     missing = [name for name in ("SYSTEM_PROMPT", "TOOLS") if not hasattr(agent, name)]
-    message = "{} is missing: define it."
-    return [diagnostic("AGENT", message.format(name), file=agent_file()) for name in missing]
+    if missing:
+        return [_report(f"{name} is missing: define it.") for name in missing]
+    if not isinstance(agent.TOOLS, list | tuple):
+        return [_report("TOOLS is not a list: write it like `TOOLS = [word_count]`.")]
+    kinds = [getattr(it, "__name__", repr(it)) for it in agent.TOOLS if not tool_name(it)]
+    findings = [_report(f"{kind} in TOOLS is not a tool: add `@tool`.") for kind in kinds]
+    if not isinstance(getattr(agent, "FINAL_TOOLS", []), list | tuple | set | frozenset):
+        message = 'FINAL_TOOLS is not a list of names: write it like `FINAL_TOOLS = ["hand_over"]`.'
+        findings.append(_report(message))
+    return findings
 
 
 def check_final_tools(agent: AgentModule, names: Collection[str]) -> list[Finding]:
     """Return a finding for each name in FINAL_TOOLS that no tool has."""
     unknown = [name for name in getattr(agent, "FINAL_TOOLS", []) if name not in names]
     message = "FINAL_TOOLS names {!r}, but no tool has this name."
-    return [diagnostic("AGENT", message.format(name), file=agent_file()) for name in unknown]
+    return [_report(message.format(name)) for name in unknown]
+
+
+def _report(message: str) -> Finding:
+    return diagnostic("AGENT", message, file=agent_file())

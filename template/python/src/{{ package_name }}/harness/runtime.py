@@ -35,7 +35,7 @@ from .findings import Finding, refuse_errors
 from .http.routes import check_own_routes
 from .log import announce, as_agent_error, describe, log_turn, log_unexpected
 from .models.file_types import FILE_TYPES
-from .modules import ModelModule, Modules, check_agent, check_final_tools
+from .modules import ModelModule, Modules, check_agent, check_final_tools, tool_name
 from .sessions.running_turns import Turns
 from .sessions.session_store import InProcess
 from .sessions.sessions import Sessions, Stage
@@ -171,7 +171,7 @@ class Runtime:
         capabilities = self.overriding("tools")
         more_tools = [tool for capability in capabilities for tool in capability.tools()]
         for tool in [*self.modules.agent.TOOLS, *more_tools]:
-            name = getattr(tool, "tool_name", "") or getattr(tool, "name", "")
+            name = tool_name(tool)
             if not name:
                 kind = getattr(tool, "__name__", type(tool).__name__)
                 raise AgentError("internal_error", detail=f"{kind} is not a tool: add @tool")

@@ -26,6 +26,14 @@ export const UNSUPPORTED_OPTIONS: Record<string, string> = {
 /** A tool with its name. */
 export type NamedTool = Tool
 
+/** Return the mistakes in TOOLS of the module `agent`. */
+export function mistakesIn(tools: OwnTools): string[] {
+  if (!Array.isArray(tools)) return ['TOOLS is not an array: write it like `[wordCount]`.']
+  return tools.flatMap((tool: Partial<Tool> | null, index) => {
+    return tool?.toolSpec ? [] : [`TOOLS[${index}] is not a tool: use \`tool()\`.`]
+  })
+}
+
 /** Merge tools; in a name conflict, the agent's own tool wins. */
 export function mergeTools(ownTools: OwnTools, moreTools: readonly NamedTool[]): Tools {
   const entries = [...moreTools, ...ownTools].map((tool): [string, Tool] => [tool.name, tool])

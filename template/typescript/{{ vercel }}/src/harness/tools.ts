@@ -2,7 +2,7 @@
 
 import { asSchema, type generateText, type Tool } from 'ai'
 
-import type { Declaration } from './tool_schemas.ts'
+import { type Declaration, isObject } from './tool_schemas.ts'
 
 // Caches the JSON Schemas, which the SDK would convert for each model call.
 const SCHEMAS = new WeakMap<object, ReturnType<typeof asSchema>>()
@@ -29,6 +29,16 @@ export const UNSUPPORTED_OPTIONS: Record<string, string> = {
 
 /** A tool with its name. */
 export type NamedTool = [name: string, tool: Tool]
+
+/** Return the mistakes in TOOLS of the module `agent`. */
+export function mistakesIn(tools: OwnTools): string[] {
+  const remedy = 'write it like `{ word_count: wordCount }`.'
+  if (!isObject(tools)) return [`TOOLS is not an object: ${remedy}`]
+  if ('inputSchema' in tools) return [`TOOLS is one tool: ${remedy}`]
+  return Object.entries(tools)
+    .filter(([, tool]) => !isObject(tool))
+    .map(([name]) => `'${name}' in TOOLS is not a tool: use \`tool()\`.`)
+}
 
 /** Merge tools; in a name conflict, the agent's own tool wins. */
 export function mergeTools(ownTools: OwnTools, moreTools: readonly NamedTool[]): Tools {

@@ -10,6 +10,7 @@ import { CommandError, refuseErrors } from '../findings.ts'
 import { logging, surviveLateErrors } from '../log.ts'
 import { checkAgent } from '../modules.ts'
 import { Runtime } from '../runtime.ts'
+import { mistakesIn } from '../tools.ts'
 import { type Case, readCases } from './cases.ts'
 import { config } from './promptfoo.ts'
 import { errors, failures, junit, passed, sum, summary, table } from './report.ts'
@@ -82,7 +83,7 @@ async function run(
   const withoutStores = capabilities.filter((capability) => !('tracedAs' in capability))
   const isReal = cases.some(({ data }) => data.real)
   const needed = isReal ? capabilities : withoutStores
-  findings.push(...checkAgent(agent))
+  findings.push(...checkAgent(agent, mistakesIn))
   findings.push(...(await app.checkModel(settings)))
   findings.push(...(await checkAll(needed)))
   refuseErrors(findings)

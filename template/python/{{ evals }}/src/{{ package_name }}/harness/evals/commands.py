@@ -86,6 +86,7 @@ def evaluate(
 async def _run(app: App, cases: list[Any], repeat: int, jobs: int) -> Any:
     from ..capability import check_all
     from ..findings import refuse_errors
+    from ..modules import check_agent
     from ..runtime import Runtime
     from .run import Runner
     from .stubs import Stubs
@@ -95,14 +96,16 @@ async def _run(app: App, cases: list[Any], repeat: int, jobs: int) -> Any:
     # Only cases with `real: true` reach stores and memories and read their secrets.
     without_stores = [it for it in capabilities if not hasattr(it, "traced_as")]
     needed = capabilities if any(case.data.get("real") for case in cases) else without_stores
-    refuse_errors([*findings, *app.load().model.check_model(settings), *check_all(needed)])
+    modules = app.load()
+    findings += [*check_agent(modules.agent), *modules.model.check_model(settings)]
+    refuse_errors([*findings, *check_all(needed)])
     if settings.model == "offline":
         click.echo("MODEL is not set: the `offline` lines of the cases replace the model.")
     isolated = [it for it in without_stores if not hasattr(it, "reads_secrets")]
-    runtime = Runtime(settings, app.load(), isolated, logs_turns=False)
+    runtime = Runtime(settings, modules, isolated, logs_turns=False)
     real = runtime
     if needed is capabilities:
-        real = Runtime(settings, app.load(), capabilities, logs_turns=False)
+        real = Runtime(settings, modules, capabilities, logs_turns=False)
     for unopened in {id(it): it for it in (runtime, real)}.values():
         await unopened.open()
     try:

@@ -16,9 +16,9 @@ from typing import Any
 from ..capability import Capability, Runtime
 from ..contract import Turn
 from ..findings import Finding
-from ..modules import LoadModules
+from ..modules import LoadModules, tool_name
 from ..tool_schemas import problems_of
-from .adapter import names_of, to_tool
+from .adapter import to_tool
 from .connection import Server, ServerDown, Tool
 from .file import read_servers, report
 from .schemas import RepairedTool, valid_name, with_hash
@@ -143,9 +143,13 @@ class McpServers(Capability):
                 log.info("MCP server %s: %s", name, state)
             self._counts[name] = state
 
+    def _own_names(self) -> set[str]:
+        """Return the names that tools of servers cannot have."""
+        return {tool_name(tool) for tool in self.load().agent.TOOLS} | RESERVED
+
     def _select(self) -> list[tuple[Server, Tool, RepairedTool]]:
         """Return the tools to offer: at most MAX_TOOLS, including the agent's."""
-        room = MAX_TOOLS - len(names_of(self.load().agent.TOOLS) | RESERVED)
+        room = MAX_TOOLS - len(self._own_names())
         offered = list[tuple[Server, Tool, RepairedTool]]()
         for server in self.servers:
             owner = server.declared.name
@@ -179,7 +183,7 @@ class McpServers(Capability):
         self._names = {key: name for key, name in self._names.items() if key in current}
         listed = {(owner, _normalized(name)) for owner, name in current}
         times = Counter(name for _, name in listed)
-        reserved = {_normalized(name) for name in names_of(self.load().agent.TOOLS) | RESERVED}
+        reserved = {_normalized(name) for name in self._own_names()}
         # Tools with valid names come first, so that they keep their names.
         for server, tool, _ in sorted(offered, key=lambda it: it[1].name != valid_name(it[1].name)):
             owner = server.declared.name

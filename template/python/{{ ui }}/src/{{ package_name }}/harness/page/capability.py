@@ -13,7 +13,7 @@ from ..contract import AgentError
 from ..findings import Finding, diagnostic
 from ..http.chat_route import ChatRoute
 from ..models.advice import explain
-from ..modules import LoadModules
+from ..modules import LoadModules, tool_name
 from ..runtime import Runtime
 from .settings import PageSettings
 
@@ -94,13 +94,9 @@ def _sender(file: Path) -> Callable[[Request, Runtime], Awaitable[Response]]:
 
 
 async def _describe_agent(_: Request, runtime: Runtime) -> Response:
-    names = [
-        getattr(tool, "tool_name", "") or getattr(tool, "name", "") or getattr(tool, "__name__", "")
-        for tool in runtime.tools()
-    ]
     body = {
         "model": runtime.settings.model,
-        "tools": [name for name in names if name],
+        "tools": [tool_name(tool) for tool in runtime.tools()],
         "resumes": any(STOP in capability.routes() for capability in runtime.capabilities),
     }
     return JSONResponse(body, headers=HEADERS)

@@ -1,15 +1,10 @@
 """Converts tools of MCP servers to tools of Strands."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from strands.tools.tools import PythonAgentTool
 from strands.types.tools import ToolResult, ToolUse
-
-
-def names_of(tools: Iterable[Any]) -> set[str]:
-    """Return the names of tools."""
-    return {getattr(tool, "tool_name", "") for tool in tools}
 
 
 def to_tool(

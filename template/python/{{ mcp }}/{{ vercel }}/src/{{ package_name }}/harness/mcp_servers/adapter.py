@@ -1,14 +1,9 @@
 """Converts tools of MCP servers to tools of the AI SDK."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import ai
-
-
-def names_of(tools: Iterable[Any]) -> set[str]:
-    """Return the names of tools."""
-    return {tool.name for tool in tools}
 
 
 def to_tool(
