@@ -258,6 +258,20 @@ def test_turns_are_followed_and_stopped_although_max_turns_run(
     assert reader.rest()[-1].error == "turn_stopped"
 
 
+def test_a_reader_gets_events_that_come_faster_than_it_reads(
+    fleet: Fleet, provider: Provider, gate: threading.Event
+) -> None:
+    """A tool's image is one such event: it is larger than all that the recording keeps."""
+    chat = Background(fleet.shared(MAX_EVENT_BYTES=1024), provider)
+    chat.begin("One.", ["a", Hold(gate), *["x" * 20_000] * 40])
+    reader = chat.follow()
+    assert reader.next()
+    gate.set()
+    time.sleep(1)  # it does not read
+    events = reader.rest()
+    assert (len(events), events[-1].name) == (41, "done")
+
+
 def test_a_reader_that_needs_dropped_events_is_told(
     fleet: Fleet, provider: Provider, gate: threading.Event
 ) -> None:
@@ -265,7 +279,7 @@ def test_a_reader_that_needs_dropped_events_is_told(
         MAX_EVENT_BYTES=10_000, MAX_REPLY_BYTES=100_000_000, MAX_SNAPSHOT_BYTES=100_000_000
     )
     chat = Background(server, provider)
-    turn_id = chat.begin("One.", ["a", Hold(gate), Flood(6_000, 1000)])
+    turn_id = chat.begin("One.", ["a", Hold(gate), Flood(16_000, 1000)])
     slow = Exchange(server.address, receive_buffer=4096)
     slow.send("POST", "/invocations", chat.headers, {"follow": True})
     assert slow.head().status == 200
@@ -276,7 +290,7 @@ def test_a_reader_that_needs_dropped_events_is_told(
     assert '"type":"events_lost"' in body.split("\n\n")[-2]
     assert "event: done" not in body
     assert_failed(chat.post({"follow": True}), 409, "events_lost", chat.session)
-    last = chat.follow(last_id=f"{turn_id}.6000").rest()[-1]
+    last = chat.follow(last_id=f"{turn_id}.16000").rest()[-1]
     assert last.name == "done", last
 
 

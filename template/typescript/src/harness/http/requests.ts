@@ -91,7 +91,7 @@ function isSameSite(request: IncomingMessage): boolean {
  * Browsers send forms to any server without a preflight request. So only the agent's own pages
  * and those in ALLOWED_ORIGINS may send them.
  */
-function typesOf(request: IncomingMessage, { allowedOrigins }: CoreSettings): string[] {
+export function typesOf(request: IncomingMessage, { allowedOrigins }: CoreSettings): string[] {
   const { origin, host = [] } = request.headersDistinct
   const own = host.flatMap((name) => [`http://${name}`, `https://${name}`])
   const trusted = [...own.map((url) => url.toLowerCase()), ...splitList(allowedOrigins)]

@@ -46,7 +46,7 @@ function follow(
 /** Wait until a recording has this number of readers. */
 async function untilFollowed(client: Client, count: number): Promise<void> {
   const [background] = client.runtime.capabilities as [Background]
-  await until(() => background.findHere('chat', 'ada')?.readers === count)
+  await until(() => background.findHere('chat', 'ada')?.readers.size === count)
 }
 
 describe('a background turn', () => {

@@ -5,7 +5,7 @@ import { randomUUID } from 'node:crypto'
 
 import { Capability, type Routes } from '../capability.ts'
 import { AgentError, checkIds, SESSION_HEADER, SESSION_ID, type Turn } from '../contract.ts'
-import { checkAccess, parseJson, pathOf, readActor, readHeader } from '../http/requests.ts'
+import { checkAccess, parseJson, pathOf, readActor, readHeader, typesOf } from '../http/requests.ts'
 import { receive } from '../http/requests.ts'
 import { send, STREAM_HEADERS } from '../http/server.ts'
 import type { Handler, Modules, Runtime } from '../modules.ts'
@@ -188,7 +188,7 @@ export class Background extends Capability<BackgroundSettings> {
     const sentId = readHeader(request, SESSION_HEADER)
     const sessionId = sentId ?? randomUUID()
     if (SESSION_ID.test(sessionId)) response.setHeader(SESSION_HEADER, sessionId)
-    checkAccess(request, runtime)
+    checkAccess(request, runtime, true, typesOf(request, runtime.settings))
     const read = () => receive(request, this.settings.maxBodyBytes)
     // A turn can be followed and stopped while MAX_TURNS run.
     const isSmall = Number(request.headers['content-length']) <= MAX_CONTROL_BYTES

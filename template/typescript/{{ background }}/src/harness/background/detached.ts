@@ -178,7 +178,7 @@ export class Detached {
     const events = this.#text.split(/(?<=\n\n)/)
     const last = events.at(-1) ?? ''
     this.#text = last.endsWith('\n\n') ? '' : (events.pop() ?? '')
-    for (const event of events) if (!event.startsWith(':')) this.#recording.append(event)
+    this.#recording.append(...events.filter((event) => !event.startsWith(':')))
   }
 
   #end(): void {

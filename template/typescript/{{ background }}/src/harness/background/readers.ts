@@ -25,7 +25,7 @@ export function numberAfter(recording: Recording, eventId: string): number {
  * Throws AgentError `rate_limited`, or BackgroundError `events_lost`.
  */
 export function checkReader(recording: Recording, number: number, maxReaders: number): void {
-  if (recording.readers >= maxReaders) {
+  if (recording.readers.size >= maxReaders) {
     throw new AgentError('rate_limited', 'This turn has too many readers; retry later.')
   }
   if (number < recording.first) throw new BackgroundError('events_lost')
@@ -57,29 +57,29 @@ export async function stream(
     response.write(KEEP_ALIVE)
   }, silence / 10)
   const { format } = recording
-  recording.readers++
+  const reader = { next: number }
+  recording.readers.add(reader)
   try {
-    let next = number
     while (!signal.aborted) {
-      const events = recording.read(next, CHUNK_BYTES)
+      const events = recording.read(reader.next, CHUNK_BYTES)
       if (!events) return void response.end(formatError(format, new BackgroundError('events_lost')))
       if (events.length === 0) {
         if (recording.state !== 'running') break
         await once(recording, 'change', { signal })
         continue
       }
-      const text = events.map((event, index) => withId(recording, event, next + index)).join('')
-      next += events.length
+      const text = events.map((event, index) => withId(recording, event, reader.next + index)).join('')
+      reader.next += events.length
       lastSent = performance.now()
       if (!response.write(text)) await once(response, 'drain', { signal })
     }
     const { lost, final } = recording
-    if (lost && next <= final) response.write(withId(recording, lost, final))
+    if (lost && reader.next <= final) response.write(withId(recording, lost, final))
     response.end()
   } catch (error) {
     if (!signal.aborted) throw error
   } finally {
-    recording.readers--
+    recording.readers.delete(reader)
     clearInterval(clock)
   }
 }

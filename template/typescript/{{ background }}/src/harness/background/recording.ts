@@ -4,6 +4,7 @@ import { EventEmitter, once } from 'node:events'
 
 import type { Format } from './failures.ts'
 
+const HELD_BYTES = 2 ** 23 // above the maximum, for readers that are slow: an image takes them time
 const LOST_NUMBER = 10 ** 15 - 1 // of `turn_lost`: the killed process may have sent unsaved events
 
 /** The session and the form of a recorded turn. */
@@ -14,10 +15,16 @@ export interface Recorded {
   readonly format: Format
 }
 
+/** A reader, and the number of the event that it needs next. */
+export interface Reader {
+  readonly next: number
+}
+
 /**
  * The events of a turn, numbered from 1. Emits `change` after each change.
  *
- * Above `maxBytes`, the oldest events are dropped, except the last event.
+ * Above `maxBytes`, the next event drops the oldest ones, but those that a reader still needs only
+ * above HELD_BYTES more.
  */
 export class Recording extends EventEmitter implements Recorded {
   readonly turnId: string
@@ -32,7 +39,7 @@ export class Recording extends EventEmitter implements Recorded {
   first = 1
   /** The size of the available events in bytes. */
   size = 0
-  readers = 0
+  readonly readers = new Set<Reader>()
   /** The last event, if the process that runs the turn has ended. */
   lost: string | null = null
   readonly #maxBytes: number
@@ -58,17 +65,19 @@ export class Recording extends EventEmitter implements Recorded {
     return this.lost === null ? this.last : LOST_NUMBER
   }
 
-  /** Add an event, such as `data: "text"\n\n`. */
-  append(event: string): void {
-    this.#events.push(event)
-    this.size += Buffer.byteLength(event)
+  /** Add events, such as `data: "text"\n\n`. */
+  append(...events: string[]): void {
+    const needed = Math.min(this.last + 1, ...[...this.readers].map(({ next }) => next))
     let dropped = 0
-    while (this.size > this.#maxBytes && dropped < this.#events.length - 1) {
+    const maxBytes = () => this.#maxBytes + (this.first + dropped < needed ? 0 : HELD_BYTES)
+    while (this.size > maxBytes()) {
       this.size -= Buffer.byteLength(this.#events[dropped]!)
       dropped++
     }
     this.#events.splice(0, dropped)
     this.first += dropped
+    this.#events.push(...events)
+    for (const event of events) this.size += Buffer.byteLength(event)
     this.emit('change')
   }
 

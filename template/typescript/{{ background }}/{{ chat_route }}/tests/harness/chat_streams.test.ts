@@ -56,7 +56,7 @@ describe('a turn', () => {
     await assert.rejects(sending)
     const following = [client.get(STREAM), client.get(STREAM)]
     const [background] = client.runtime.capabilities as [Background]
-    await until(() => background.findHere('ada', null)?.readers === 2)
+    await until(() => background.findHere('ada', null)?.readers.size === 2)
     work.resolve()
     for (const answer of await Promise.all(following)) {
       assert.equal(answer.headers['x-vercel-ai-ui-message-stream'], 'v1')

@@ -133,19 +133,20 @@ class Detached:
                 self._append(self.turn, b"event: error\ndata: " + self._body + b"\n\n")
             return
         *events, self._rest = (self._rest + data).split(b"\n\n")
-        for event in events:
-            if not event.startswith(b":"):  # a comment
-                self._append(self.turn, event + b"\n\n")
+        self._append(self.turn, *(it + b"\n\n" for it in events if not it.startswith(b":")))
         if is_last or (self.turn.recording.last and self._format == "events"):
             self.accept()
 
-    def _append(self, turn: BackgroundTurn, event: bytes) -> None:
-        """Record an event. The error of a cancelled turn is `turn_stopped`."""
-        if self._is_cancelled and event.startswith(b"event: error\n"):
-            event = format_error(self._format, AgentError("turn_stopped"))
-        elif self._is_cancelled and event.startswith(b'data: {"type":"error"'):
-            event = format_part(AgentError("turn_stopped"))
-        turn.recording.append(event)
+    def _append(self, turn: BackgroundTurn, *events: bytes) -> None:
+        """Record events. The error of a cancelled turn is `turn_stopped`."""
+        turn.recording.append(*map(self._as_stopped, events) if self._is_cancelled else events)
+
+    def _as_stopped(self, event: bytes) -> bytes:
+        if event.startswith(b"event: error\n"):
+            return format_error(self._format, AgentError("turn_stopped"))
+        if event.startswith(b'data: {"type":"error"'):
+            return format_part(AgentError("turn_stopped"))
+        return event
 
     @property
     def _is_cancelled(self) -> bool:

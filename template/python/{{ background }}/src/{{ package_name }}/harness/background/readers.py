@@ -41,7 +41,7 @@ class EventStream(StreamingResponse):
             head = {"status": self.status_code, "headers": self.raw_headers}
             await send({"type": "http.response.start", **head})
             return await send({"type": "http.response.body"})
-        with self._recording.reading():
+        with self._recording.reading(lambda: self._position):
             await super().__call__(scope, receive, send)
 
     async def _read(self) -> AsyncIterator[bytes]:

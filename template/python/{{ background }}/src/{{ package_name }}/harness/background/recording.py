@@ -2,20 +2,22 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ..contract import AgentError
 from .failures import Format
 
+HELD_BYTES = 2**23  # above the maximum, for readers that are slow: an image takes them time
 LOST_NUMBER = 10**15 - 1  # of `turn_lost`: the killed process may have sent unsaved events
 
 
 class Recording:
     """The events of a turn, in order and numbered from 1.
 
-    Above `max_bytes`, the oldest events are dropped, except the last event. Readers read by
-    position, so they delay neither the turn nor each other.
+    Above `max_bytes`, the next event drops the oldest ones, but those that a reader still needs
+    only above HELD_BYTES more. Readers read by position, so they delay neither the turn nor each
+    other.
     """
 
     def __init__(self, turn_id: str, format: Format, max_bytes: int) -> None:
@@ -26,7 +28,7 @@ class Recording:
         self.is_ended = False
         self.is_closed = False  # readers must reconnect
         self.lost: bytes | None = None  # the last event, if the process that runs the turn ended
-        self.readers = set[asyncio.Task[None]]()
+        self.readers = dict[asyncio.Task[None], Callable[[], int]]()  # with their positions
         self._max_bytes = max_bytes
         self._events = deque[bytes]()
         self._news = asyncio.Event()
@@ -41,13 +43,14 @@ class Recording:
         """The number of the last event of an ended turn, also if its process has ended."""
         return LOST_NUMBER if self.lost else self.last
 
-    def append(self, event: bytes) -> None:
-        """Add an event: its lines, and the empty line at their end."""
-        self._events.append(event)
-        self.size += len(event)
-        while self.size > self._max_bytes and len(self._events) > 1:
+    def append(self, *events: bytes) -> None:
+        """Add events, each with its lines and the empty line at their end."""
+        needed = min((position() for position in self.readers.values()), default=self.last)
+        while self.size > self._max_bytes + (0 if self.first <= needed else HELD_BYTES):
             self.size -= len(self._events.popleft())
             self.first += 1
+        self._events.extend(events)
+        self.size += sum(map(len, events))
         self._notify()
 
     def skip_to(self, number: int) -> None:
@@ -96,11 +99,14 @@ class Recording:
             return False
 
     @contextmanager
-    def reading(self) -> Iterator[None]:
-        """Count the current task as a reader. `expire` ends the block without an error."""
+    def reading(self, position: Callable[[], int]) -> Iterator[None]:
+        """Count the current task as a reader that has the events up to `position()`.
+
+        `expire` ends the block without an error.
+        """
         task = asyncio.current_task()
         assert task
-        self.readers.add(task)
+        self.readers[task] = position
         try:
             yield
         except asyncio.CancelledError:
@@ -108,12 +114,12 @@ class Recording:
                 raise
             task.uncancel()
         finally:
-            self.readers.discard(task)
+            self.readers.pop(task, None)
 
     def expire(self) -> None:
         """Disconnect the readers, even if they do not receive."""
         readers = self.readers
-        self.readers = set()
+        self.readers = {}
         for reader in readers:
             reader.cancel()
 

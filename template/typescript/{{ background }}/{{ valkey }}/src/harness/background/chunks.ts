@@ -25,24 +25,24 @@ export async function* readChunks(
   recording: Recording,
   signal: AbortSignal,
 ): AsyncGenerator<Chunk> {
-  let next = recording.first
-  recording.readers++
+  const reader = { next: recording.first }
+  recording.readers.add(reader)
   try {
     while (!signal.aborted) {
-      const events = recording.read(next, CHUNK_BYTES)
+      const events = recording.read(reader.next, CHUNK_BYTES)
       if (!events) throw toAgentError(new BackgroundError('events_lost'))
       for (const event of events) {
         const chunk = parse(recording, event)
         if (chunk) yield chunk
       }
-      next += events.length
+      reader.next += events.length
       if (events.length > 0) continue
       if (recording.state !== 'running') break
       await once(recording, 'change', { signal })
     }
     if (recording.lost) parse(recording, recording.lost)
   } finally {
-    recording.readers--
+    recording.readers.delete(reader)
   }
 }
 

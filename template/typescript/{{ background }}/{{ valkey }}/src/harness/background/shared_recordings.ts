@@ -281,7 +281,7 @@ export class SharedRecordings extends Capability<BackgroundSettings> implements 
         })
         addTo(recording, events)
         const now = performance.now()
-        if (recording.readers > 0 || !isLoaded) copy.usedAt = now
+        if (recording.readers.size > 0 || !isLoaded) copy.usedAt = now
         if (hasLease || events.length > 0) leasedAt = now
         if (events.length === PAGE) continue
         isLoaded = true

@@ -20,7 +20,7 @@ async def read_chunks(recording: Recording) -> AsyncIterator[Chunk]:
     Raises AgentError if the turn fails, or if events are dropped before they are read.
     """
     position = recording.first - 1
-    with recording.reading():
+    with recording.reading(lambda: position):
         while not recording.is_closed:
             events = recording.read(position, CHUNK_BYTES)
             for event in events:
