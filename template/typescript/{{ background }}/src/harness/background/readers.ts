@@ -68,7 +68,8 @@ export async function stream(
         await once(recording, 'change', { signal })
         continue
       }
-      const text = events.map((event, index) => withId(recording, event, reader.next + index)).join('')
+      const first = reader.next
+      const text = events.map((event, index) => withId(recording, event, first + index)).join('')
       reader.next += events.length
       lastSent = performance.now()
       if (!response.write(text)) await once(response, 'drain', { signal })
