@@ -23,7 +23,7 @@ from tests.memory.provider import MemoryProvider
 from tests.stores.agents import command, with_limit
 from tests.stores.forks import start
 from tests.stores.servers import wait_for
-from tests.stores.stores import Backing, ValkeyStore
+from tests.stores.stores import KINDS, Backing
 from tests.support.own_servers import shared
 
 AGENT = "my-agent"  # as rendered
@@ -167,7 +167,7 @@ class Home:
 
 
 class Agent:
-    """A target with two memories, on a service of its own, and with sessions in Valkey or none.
+    """A target with two memories, on a service of its own, and with a store of sessions or none.
 
     All scenarios share its server: each has its own people, and leaves nothing that waits.
     """
@@ -187,7 +187,7 @@ class Agent:
         team = collection("team", "project", TEAM)
         agent_id = unique("agent")  # part of each key of the store
         self.home.declare(notes, team, agent_id=agent_id)
-        self.store = ValkeyStore(backing, agent_id) if self.home.sessions.exists() else None
+        self.store = KINDS[target.store](backing, agent_id) if target.store else None
         self._shared: dict[str, Server] = {}
         self._all: list[Server] = []
         self._is_down = False

@@ -21,8 +21,7 @@ from tests.memory.provider import MemoryProvider
 from tests.stores.stores import Backing
 from tests.support.rows import collected
 
-STORES = {"valkey": "valkey", "alone": ""}
-ROWS = [(target, store) for target in TARGETS for store in STORES]
+STORES = {"valkey": "valkey", "s3": "s3", "alone": ""}
 USUAL = {
     "strands-python-valkey",
     "vercel-python-alone",
@@ -35,6 +34,7 @@ SLOW, FULL = (pytest.mark.slow,), (pytest.mark.slow, pytest.mark.full)
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "usual(*rows): the rows of it; the others are full")
     config.addinivalue_line("markers", "only(*names): the targets that a test is about")
+    config.addinivalue_line("markers", "stores(*names): the stores that a test is about")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -42,11 +42,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     mark = metafunc.definition.get_closest_marker("usual")
     only = metafunc.definition.get_closest_marker("only")
+    stores = metafunc.definition.get_closest_marker("stores")
+    names_of_stores = stores.args if stores else ("valkey", "alone")
+    all_rows = [(target, store) for target in TARGETS for store in names_of_stores]
     usual = set(mark.args) if mark else USUAL
-    names = {f"{target.name}-{store}" for target, store in ROWS}
+    names = {f"{target.name}-{store}" for target, store in all_rows}
     assert usual <= names, f"{metafunc.definition.name}: there is no {usual - names}"
     rows = []
-    for target, store in ROWS:
+    for target, store in all_rows:
         if only is None or target.name in only.args:
             name = f"{target.name}-{store}"
             marks = SLOW if name in usual else FULL

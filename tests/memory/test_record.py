@@ -107,10 +107,16 @@ def test_a_turn_that_is_replayed_is_not_recorded_again(agent: Agent, who: str) -
     assert [len(agent.events(memory, who)) for memory in (agent.notes, agent.team)] == [1, 1]
 
 
-@pytest.mark.usual("strands-python-valkey", "vercel-typescript-valkey")
+@pytest.mark.stores("valkey", "s3")
+@pytest.mark.usual(
+    "strands-python-valkey",
+    "vercel-typescript-valkey",
+    "vercel-python-s3",
+    "strands-typescript-s3",
+)
 def test_a_turn_whose_save_is_confirmed_by_a_retry_is_recorded_once(agent: Agent, who: str) -> None:
-    if not agent.store:
-        pytest.skip("what lives in the process is saved at once")
+    """The client of S3 tries again by itself, and its last error is that it cannot connect."""
+    assert agent.store
     with closing(agent.store.proxy()) as proxy:
         server = agent.fresh(**agent.store.environment(proxy.address))
         chat = Chat(server, agent.provider, actor=who)

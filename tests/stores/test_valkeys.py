@@ -11,7 +11,7 @@ import pytest
 import valkey
 
 from tests.conformance.chat import Chat, assert_failed, echoed
-from tests.conformance.client import JSON
+from tests.conformance.client import JSON, KEY
 from tests.conformance.provider import Provider
 from tests.conformance.steps import Hold
 from tests.stores.agents import HASTY, Agents, Replica, on
@@ -28,6 +28,7 @@ from tests.stores.stores import SENTINEL, ValkeyStore
 from tests.stores.test_swap import in_secrets_manager, secrets_manager
 
 pytestmark = pytest.mark.stores("valkey")
+LAST_SLOT = 5460  # of the first of three nodes
 
 
 def started(
@@ -81,6 +82,40 @@ def test_a_cluster(agents: Agents, provider: Provider, cluster: Address) -> None
     for key in keys:
         assert sum(name.startswith(b"h:") for name in client.hkeys(key)) <= 2
         assert client.hexists(key, "latest")
+
+
+@pytest.mark.spread
+def test_a_save_to_a_cluster_whose_reply_was_lost_is_looked_up(
+    agents: Agents, provider: Provider, tmp_path: Path
+) -> None:
+    """A client may try again by itself, and its last error is that it cannot connect."""
+    with valkey_cluster(tmp_path) as first:
+        node: Any = valkey.Valkey(*first)
+        primaries = valkey.ValkeyCluster(*first).get_primaries()
+        beside = next((one.host, one.port) for one in primaries if one.port != first[1])
+        proxy = Proxy(first, ValkeyStore.is_save)
+        node.config_set("cluster-announce-port", proxy.port)
+        other: Any = valkey.Valkey(*beside)
+        wait_for("the port", lambda: f":{proxy.port}" in str(other.cluster("NODES")))
+        home = agents.home()
+        assert isinstance(home.store, ValkeyStore)
+        url = f"valkey://{beside[0]}:{beside[1]}"
+        server = agents.fresh(home, SECRETS_VALKEY_SESSIONS=url).server
+        chat = Chat(server, provider)
+        while node.cluster("KEYSLOT", home.store.key(chat.session)) > LAST_SLOT:
+            chat = Chat(server, provider)
+        assert chat.say("One.").turn == 1
+        proxy.at_save = "hold reply"
+        lost = chat.start("Two.", headers={**JSON, KEY: "key-2"})
+        proxy.wait_held()
+        proxy.refuse()
+        assert_failed(lost.reply(), 503, "store_unavailable", chat.session)
+        unknown = f"session {chat.session}: it is unknown whether the turn was saved"
+        wait_for("a line in the log", lambda: unknown in server.log)
+        proxy.reset()
+        assert chat.say("Two.", headers={**JSON, KEY: "key-2"}).turn == 2
+        assert len(chat.calls("Two.")) == 1
+        proxy.close()
 
 
 @pytest.mark.spread

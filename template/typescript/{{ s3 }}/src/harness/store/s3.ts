@@ -12,7 +12,7 @@ import { v7 as uuid7 } from 'uuid'
 
 import { forEach, type Stock } from '../collections/erasure.ts'
 import type { Collection } from '../collections/models.ts'
-import type { Secrets } from '../collections/secrets.ts'
+import { SecretError, type Secrets } from '../collections/secrets.ts'
 import { type S3Config, secretRefs } from '../collections/session_backend.ts'
 import { log } from '../log.ts'
 import type { Stored } from '../sessions/session_store.ts'
@@ -272,8 +272,8 @@ export class S3Store implements DurableStore {
       })
     } catch (error) {
       if (error instanceof Conflict) throw error
-      const status = statusOf(error)
-      throw unavailable(name, error, status >= 400 && status < 500)
+      const { message } = unavailable(name, error)
+      throw new StoreUnavailable(message, { indeterminate: !isCertain(error) })
     }
   }
 
@@ -564,6 +564,14 @@ function versionsOf(page: ListObjectVersionsOutput, bucket: Objects): Version[] 
   return all
     .toSorted((a, b) => timeOf(b) - timeOf(a))
     .toSorted((a, b) => (a.Key! < b.Key! ? -1 : Number(a.Key! > b.Key!)))
+}
+
+/** Whether a failed call changed nothing: not if an earlier attempt of the client may be saved. */
+function isCertain(error: unknown): boolean {
+  const { $metadata } = error as { $metadata?: { attempts?: number } }
+  const status = statusOf(error)
+  const isRefused = status >= 400 && status < 500 && $metadata?.attempts === 1
+  return isRefused || error instanceof SecretError
 }
 
 function statusOf(error: unknown): number {

@@ -171,12 +171,12 @@ export interface DurableStore {
 const UNSENT =
   /^(ECONNREFUSED|ENOTFOUND|EAI_\w+|ENETUNREACH|EHOSTUNREACH|EADDRNOTAVAIL|\w*ProviderError)$/
 
-/** Return the error of a failed call; `isRefused`: the store replied that it changed nothing. */
-export function unavailable(what: string, error: unknown, isRefused = false): StoreUnavailable {
+/** Return the error of a failed call that was sent at most once. */
+export function unavailable(what: string, error: unknown): StoreUnavailable {
   const isOwn = error instanceof StoreUnavailable || error instanceof SecretError
   const isCertain = error instanceof StoreUnavailable ? !error.indeterminate : isUnsent(error)
   const text = `${what}: ${isOwn ? error.message : describe(error)}`
-  return new StoreUnavailable(text, { indeterminate: !isRefused && !isCertain })
+  return new StoreUnavailable(text, { indeterminate: !isCertain })
 }
 
 function isUnsent(error: unknown): boolean {

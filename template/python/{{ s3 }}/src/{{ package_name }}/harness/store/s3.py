@@ -46,13 +46,6 @@ FILES = "files/"
 ASIDE = "set_aside/"
 FILE_SECONDS = 3600  # a save that still needs an uploaded file is not older
 PAUSES = (0.05, 0.2)  # seconds before a retry while another write is in progress
-UNSENT = (
-    exceptions.NoRegionError,
-    exceptions.NoCredentialsError,
-    exceptions.CredentialRetrievalError,
-    exceptions.EndpointConnectionError,
-    exceptions.ConnectTimeoutError,
-)
 # Response bodies that the network cut or changed.
 DAMAGED = (
     exceptions.IncompleteReadError,
@@ -293,11 +286,13 @@ class S3Store:
             raise StoreUnavailable(f"{where}: no answer within {self._seconds} s") from None
         except exceptions.ClientError as error:
             message = f"{where}: {describe(error)} HTTP {_status(error)}"
-            raise StoreUnavailable(message, indeterminate=_status(error) >= 500) from None
+            retries = error.response["ResponseMetadata"].get("RetryAttempts", 0)
+            # The response to an earlier attempt of the client may be lost.
+            indeterminate = _status(error) >= 500 or retries > 0
+            raise StoreUnavailable(message, indeterminate=indeterminate) from None
         except (exceptions.BotoCoreError, OSError, ValueError) as error:
-            is_unsent = isinstance(error, UNSENT)
-            message = f"{where}: {describe(error)}"
-            raise StoreUnavailable(message, indeterminate=not is_unsent) from None
+            # Even if it is unsent: an earlier attempt of the client may have been sent.
+            raise StoreUnavailable(f"{where}: {describe(error)}") from None
 
     async def _in_thread(self, use: Callable[[], Result]) -> Result:
         return await to_thread.run_sync(use, abandon_on_cancel=True, limiter=self._limiter)

@@ -404,16 +404,18 @@ class _Connection:
         except REFUSALS as error:
             code = re.match("[A-Z]{3,}(?= )", str(error))  # for example WRONGPASS
             reason = describe(error) + (f" {code[0]}" if code else "")
-            raise StoreUnavailable(f"{self._name}: {reason}", indeterminate=False) from None
+            is_retried = isinstance(client, ValkeyCluster)  # its first attempt may be saved
+            raise StoreUnavailable(f"{self._name}: {reason}", indeterminate=is_retried) from None
         except (exceptions.ValkeyError, exceptions.ValkeyClusterException, OSError) as error:
-            if isinstance(client, ValkeyCluster):  # its list of nodes may be out of date
+            is_retried = isinstance(client, ValkeyCluster)  # its first attempt may be saved
+            if is_retried:  # its list of nodes may be out of date
                 self._retire(client, self._seconds)
             cause = error.__cause__ or error.__context__
             is_refused = isinstance(cause, ConnectionRefusedError | socket.gaierror)
             reason = describe(cause if is_refused and cause else error)
             if isinstance(error, TimeoutError | exceptions.TimeoutError):
                 reason = f"no answer within {self._seconds} s"
-            is_sent = client is not None and not is_refused
+            is_sent = client is not None and (is_retried or not is_refused)
             raise StoreUnavailable(f"{self._name}: {reason}", indeterminate=is_sent) from None
 
     async def close(self) -> None:
