@@ -15,7 +15,7 @@ from tests.conformance.steps import Hold
 from tests.conformance.targets import TARGETS
 from tests.stores.agents import SETTINGS, Agents, Replica, on, with_store
 from tests.stores.servers import wait_for
-from tests.stores.stores import Store
+from tests.stores.stores import BUCKET, S3Store, Store
 
 MOST = 20_000  # MAX_SNAPSHOT_BYTES of a replica that takes no more
 
@@ -190,6 +190,79 @@ def test_a_snapshot_that_is_too_large_is_not_saved_and_loses_old_turns_when_it_i
     assert "`sessions end`" in reply.json["error"]["message"]
     assert chat.calls("Too much.") == []
     assert store.read(chat.session) == stored
+
+
+@pytest.mark.stores("valkey", "s3")
+@pytest.mark.spread
+def test_a_snapshot_that_is_too_large_to_read_is_refused_and_stays(
+    chat: Chat, one: Replica
+) -> None:
+    chat.say("One.")
+    store = one.home.store
+    stored = (store.read(chat.session) or b"") + b" " * (65 << 20)
+    store.write(chat.session, stored)
+    for _ in range(2):
+        reply = chat.say("Two.", headers=JSON)
+        assert_failed(reply, 413, "session_too_large", chat.session)
+        assert "`sessions end`" in reply.json["error"]["message"]
+    assert chat.calls("Two.") == []
+    is_unchanged = store.read(chat.session) == stored
+    assert is_unchanged
+    assert store.quarantined(chat.session) == []
+    assert one.home.run("sessions", "end", chat.session).returncode == 0
+
+
+@pytest.mark.one_each
+def test_a_long_summary_is_dropped_before_the_short_turns_after_it(
+    agents: Agents, provider: Provider
+) -> None:
+    one = agents.fresh(agents.home(), MAX_SNAPSHOT_BYTES=MOST)
+    store, chat = one.home.store, Chat(one.server, provider)
+    texts = ("One.", "Two.", "Three.")
+    for text in texts:
+        chat.say(text)
+    snapshot = json.loads(store.read(chat.session) or b"")
+    first = json.dumps(snapshot["data"]["messages"][:2])
+    snapshot["data"]["messages"][:0] = json.loads(first.replace("One.", "s" * 5_000))
+    for turn in snapshot["app_data"]["turns"]:
+        turn["at"] += 2
+    store.write(chat.session, json.dumps(snapshot).encode())
+    reply = "x" * 7_000  # which the record of the last turn has too
+    assert chat.say("Four.", [reply]).turn == 4
+    last = [("user", "Four."), ("assistant", reply)]
+    assert chat.recalled("Five.") == [*echoed(*texts), *last]
+
+
+@pytest.mark.spread
+def test_an_end_deletes_what_a_quarantine_left_of_a_session_of_its_actor(
+    one: Replica, provider: Provider
+) -> None:
+    ada = Chat(one.server, provider, actor="ada")
+    eve = Chat(one.server, provider, ada.session, actor="eve")
+    ada.say("One.")
+    store = one.home.store
+    store.write(ada.session, DAMAGES["of turn 0"](store.read(ada.session) or b""))
+    assert_failed(ada.end(), 409, "session_corrupt", ada.session)
+    assert_failed(eve.end(), 403, "session_forbidden", ada.session)
+    assert len(store.quarantined(ada.session)) == 1
+    assert ada.end().json == {"session_id": ada.session, "ended": True}
+    assert ada.session not in store.everything()
+
+
+@pytest.mark.stores("s3")
+@pytest.mark.spread
+def test_an_end_completes_an_end_that_failed(one: Replica, provider: Provider) -> None:
+    ada = Chat(one.server, provider, actor="ada")
+    eve = Chat(one.server, provider, ada.session, actor="eve")
+    ada.say("One.")
+    store = one.home.store
+    assert isinstance(store, S3Store)
+    # An end deletes the snapshot first: here, the store failed after that.
+    store.client.delete_object(Bucket=BUCKET, Key=store.key(ada.session))
+    assert_failed(eve.end(), 403, "session_forbidden", ada.session)
+    assert store.checkpoints(ada.session)
+    assert ada.end().json == {"session_id": ada.session, "ended": True}
+    assert ada.session not in store.everything()
 
 
 @pytest.mark.stores("valkey", "s3")

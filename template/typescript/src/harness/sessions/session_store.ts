@@ -40,6 +40,9 @@ export interface SessionStore {
   /** Delete a session; ignore an unknown id. */
   end(sessionId: string): Promise<void>
 
+  /** Delete the actor's data of a session that has no snapshot; ignore an unknown id. */
+  endRest(sessionId: string, actor: string | null): Promise<void>
+
   /** Yield the ids and snapshots of all readable sessions, without restarting idle times. */
   snapshots(): AsyncIterable<[string, string]>
 }
@@ -74,6 +77,9 @@ export class InProcess implements SessionStore {
   async end(sessionId: string): Promise<void> {
     this.entries.delete(sessionId)
   }
+
+  /** Do nothing: only snapshots are stored. */
+  async endRest(): Promise<void> {}
 
   async *snapshots(): AsyncGenerator<[string, string]> {
     for (const [id, { snapshot }] of Array.from(this.entries.entries())) {

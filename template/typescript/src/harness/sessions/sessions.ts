@@ -408,9 +408,11 @@ export class Session {
     return this.number
   }
 
-  /** Delete the session if it is stored. */
+  /** Delete the session, and data of it that an earlier end or a quarantine left. */
   async end(): Promise<void> {
-    if (this.stored) await this.sessions.store.end(this.id)
+    const { store } = this.sessions
+    if (this.last) await store.end(this.id)
+    else await store.endRest(this.id, this.actor)
     for (const hooks of this.sessions.hooks) hooks.sessionEnded?.(this.id)
   }
 }

@@ -318,6 +318,29 @@ describe('a session', { skip }, () => {
     await assertCommitted(client, id, 2)
   })
 
+  for (const checkpoints of [0, 3]) {
+    test(`that is quarantined ends for its known actor, checkpoints: ${checkpoints}`, async () => {
+      const id = newId()
+      const store = openStore()
+      const settings = createSettings({ ...LIMITS, checkpoints }, KIND)
+      const client = startProcess([], store, settings)
+      await client.say('Hello.', { session: id, actor: 'ada' })
+      const stored = (await store.load(id)) as Stored
+      const damaged = stored.snapshot.replace('"turn":1', '"turn":-1')
+      await store.save(id, damaged, stored.revision)
+      const corrupt = await client.end({ session: id, actor: 'ada' })
+      assert.equal(corrupt.error, 'session_corrupt')
+      const other = await client.end({ session: id, actor: 'eve' })
+      assert.equal(other.error, checkpoints ? 'session_forbidden' : 'session_corrupt')
+      const ended = await client.end({ session: id, actor: 'ada' })
+      assert.equal(ended.error, checkpoints ? undefined : 'session_corrupt')
+      const left = await store.quarantined(id)
+      assert.equal(left.length, checkpoints ? 0 : 1)
+      const kept = await store.checkpoints(id)
+      assert.deepEqual(kept, [])
+    })
+  }
+
   test('of another program is rejected and unchanged', async () => {
     const id = newId()
     const store = openStore()

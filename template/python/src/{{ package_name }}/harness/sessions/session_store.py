@@ -46,6 +46,9 @@ class SessionStore(Protocol):
     async def end(self, session_id: str) -> None:
         """Delete a session; ignore an unknown id."""
 
+    async def end_rest(self, session_id: str, actor: str | None) -> None:
+        """Delete the actor's data of a session that has no snapshot; ignore an unknown id."""
+
     def snapshots(self) -> AsyncIterator[tuple[str, bytes]]:
         """Yield the ids and snapshots of all readable sessions, without restarting idle times."""
 
@@ -94,6 +97,9 @@ class InProcess:
 
     async def end(self, session_id: str) -> None:
         self._entries.pop(session_id, None)
+
+    async def end_rest(self, session_id: str, actor: str | None) -> None:
+        """Do nothing: only snapshots are stored."""
 
     async def snapshots(self) -> AsyncIterator[tuple[str, bytes]]:
         for session_id, stored in [*self._entries.items()]:

@@ -379,9 +379,11 @@ class Session:
         return self.number
 
     async def end(self) -> None:
-        """Delete the session if it is stored."""
-        if self._stored:
+        """Delete the session, and data of it that an earlier end or a quarantine left."""
+        if self.last:
             await self.sessions.store.end(self.id)
+        else:
+            await self.sessions.store.end_rest(self.id, self.actor)
         for hooks in self.sessions.hooks:
             hooks.session_ended(self.id)
 

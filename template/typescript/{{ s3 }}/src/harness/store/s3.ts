@@ -18,7 +18,7 @@ import { log } from '../log.ts'
 import type { Stored } from '../sessions/session_store.ts'
 import { Conflict, decode, type DurableStore, type Files, NO_FILES } from './base.ts'
 import { readLimit, segmentOf, sessionOf, StoreUnavailable, unavailable } from './base.ts'
-import { type StoreWarning, withinSeconds } from './base.ts'
+import { type StoreWarning, TooLarge, withinSeconds } from './base.ts'
 import type { StoreSettings } from './settings.ts'
 
 export const LATEST = 'snapshot_latest.json'
@@ -342,13 +342,14 @@ export class Objects {
     this.#days = days
   }
 
-  /** Return the object, or null; `known` if unchanged; empty if above `maxBytes`. */
+  /** Return the object, or null; `known` if unchanged; TooLarge above `maxBytes`. */
   async get(Key: string, known: Stored | null, maxBytes: number): Promise<Stored | null> {
     const condition = known?.revision ? { IfNoneMatch: known.revision } : {}
     try {
       const read = await this.#read(Key, maxBytes, condition)
       if (!read || this.isExpired(read.LastModified)) return null
-      return { revision: read.ETag ?? null, snapshot: decode(read.bytes) }
+      const { ETag: revision = null, isTooLarge, bytes } = read
+      return isTooLarge ? new TooLarge(revision) : { revision, snapshot: decode(bytes) }
     } catch (error) {
       if (statusOf(error) !== 304) throw error
       if (this.#days === null) return known
@@ -381,12 +382,13 @@ export class Objects {
     const { s3, Bucket, stop } = this
     const request = { Bucket, Key, ChecksumMode: 'ENABLED', ...condition } as const
     const { Body, ContentLength = Infinity, ETag, LastModified } = await s3.getObject(request, stop)
-    const read = ContentLength <= maxBytes ? Body?.transformToByteArray() : null
+    const isTooLarge = ContentLength > maxBytes
+    const read = isTooLarge ? null : Body?.transformToByteArray()
     const bytes = await read?.catch((error: unknown) => {
       throw new DamagedBody('', { cause: error })
     })
     if (Body instanceof Readable) Body.destroy() // closes an unread body
-    return { ETag, LastModified, bytes: bytes ?? new Uint8Array() }
+    return { ETag, LastModified, isTooLarge, bytes: bytes ?? new Uint8Array() }
   }
 
   /** Write a file. */

@@ -87,6 +87,16 @@ export const NO_FILES: Files = new Map()
 /** The id and the message of a finding. */
 export type StoreWarning = [id: string, message: string]
 
+/** A stored snapshot of more than `readLimit` bytes; `snapshot` is empty. */
+export class TooLarge implements Stored {
+  readonly revision: string | null
+  readonly snapshot = ''
+
+  constructor(revision: string | null) {
+    this.revision = revision
+  }
+}
+
 /**
  * The sessions of one agent in one collection.
  *
@@ -101,7 +111,7 @@ export interface DurableStore {
   /**
    * Return the latest snapshot, or null; return `known` itself if it is the latest.
    *
-   * The store may return a snapshot of more than `readLimit` bytes empty.
+   * The store may return TooLarge instead.
    */
   load(sessionId: string, known?: Stored | null): Promise<Stored | null>
 
@@ -123,7 +133,7 @@ export interface DurableStore {
   /** Save a copy under that id, unless `save` always saves a copy; log a failure. */
   saveCheckpoint(sessionId: string, snapshot: string, checkpoint: string): Promise<void>
 
-  /** Return the snapshot of a checkpoint, or null. */
+  /** Return the snapshot of a checkpoint, or null; empty instead of TooLarge. */
   loadCheckpoint(sessionId: string, checkpoint: string): Promise<string | null>
 
   /** Return the ids of the checkpoints, oldest first. */

@@ -8,17 +8,23 @@ import { AgentError } from '../contract.ts'
 import { log } from '../log.ts'
 import { InProcess, type SessionStore, type Stored } from '../sessions/session_store.ts'
 import { Conflict, type DurableStore, type Files, idAfter, isOlder } from './base.ts'
-import { StoreUnavailable, Unsupported } from './base.ts'
+import { readLimit, StoreUnavailable, TooLarge, Unsupported } from './base.ts'
 import { attachFiles, detachFiles, isIntact, namesIn } from './detached_files.ts'
 import type { StoreSettings } from './settings.ts'
-import { foreignFormat, isSame, readSnapshot, withoutPending } from './snapshot.ts'
+import { foreignFormat, isSame, ownerOf, readSnapshot, UNREADABLE } from './snapshot.ts'
+import { withoutPending } from './snapshot.ts'
 
 /** Marks erased data; no caller may use it. */
 const FORGOTTEN = /^forgotten-[0-9a-f]{64}$/
 
-const TOO_LARGE =
-  'The session is too large, even without its turns. It is unchanged: ' +
-  'start a new session, and delete this session with `sessions end`.'
+const TOO_LARGE = 'The session is too large, even without its turns.'
+const UNREAD = 'The session is too large to read.'
+const UNCHANGED =
+  'It is unchanged: start a new session, and delete this session with `sessions end`.'
+
+const UNOWNED =
+  'What is left of this session is unreadable, so its actor is unknown: ' +
+  'delete it with `sessions end`.'
 
 /** Cached in this process, but missing from the store. */
 const GONE: Stored = { revision: null, snapshot: '' }
@@ -94,11 +100,14 @@ export class CachedStore implements SessionStore {
       this.#unknown.delete(sessionId)
       unknown.saved() // the earlier save succeeded
     }
+    if (stored instanceof TooLarge) {
+      throw tooLarge(UNREAD, `more than ${readLimit(this.maxBytes)} bytes`)
+    }
     const snapshot = readSnapshot(stored.snapshot, this.maxBytes)
     const latest =
       snapshot === null ? await this.#readAgain(sessionId, stored) : { ...stored, snapshot }
     const size = Buffer.byteLength(latest.snapshot)
-    if (size > this.maxBytes) throw new AgentError('session_too_large', TOO_LARGE, `${size} bytes`)
+    if (size > this.maxBytes) throw tooLarge(TOO_LARGE, `${size} bytes`)
     const isRolledBack = known !== null && isOlder(latest.revision, known.revision)
     if (isRolledBack) {
       // For example, after a failover.
@@ -177,6 +186,23 @@ export class CachedStore implements SessionStore {
     this.#cache.delete(sessionId)
     if (this.#local) await this.#local.save(sessionId, '', null, () => {})
     else await this.#store.end(sessionId).catch(fail)
+  }
+
+  /**
+   * Delete data without a snapshot, such as checkpoints, unless the store is read-only.
+   *
+   * Throws AgentError:
+   * - `session_forbidden` if another actor owns the data
+   * - `session_corrupt` if its owner is unknown
+   * - `store_unavailable`
+   */
+  async endRest(sessionId: string, actor: string | null): Promise<void> {
+    this.#cache.delete(sessionId)
+    if (this.#local) return
+    const owner = await ownerOf(this.#store, sessionId, actor).catch(fail)
+    if (owner === UNREADABLE) throw new AgentError('session_corrupt', UNOWNED)
+    if (owner !== actor) throw new AgentError('session_forbidden')
+    await this.end(sessionId)
   }
 
   /**
@@ -296,6 +322,10 @@ export class CachedStore implements SessionStore {
 /** Return the names of the files of the expected snapshot. */
 function filesOf(stored: Stored | null | undefined, expected: string | null): string[] {
   return stored && stored.revision === expected ? namesIn(stored.snapshot) : []
+}
+
+function tooLarge(message: string, detail: string): AgentError {
+  return new AgentError('session_too_large', `${message} ${UNCHANGED}`, detail)
 }
 
 /** Throw the AgentError that corresponds to an error of the store. */

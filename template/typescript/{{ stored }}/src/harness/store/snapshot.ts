@@ -125,8 +125,12 @@ export function parse(text: string): unknown {
   }
 }
 
-/** Return the actor in the latest readable snapshot, or UNREADABLE; null without any data. */
-export async function ownerOf(store: DurableStore, sessionId: string): Promise<unknown> {
+/** Return the actor in the latest readable snapshot, or UNREADABLE; without data, `ifEmpty`. */
+export async function ownerOf(
+  store: DurableStore,
+  sessionId: string,
+  ifEmpty: string | null = null,
+): Promise<unknown> {
   const stored = await store.load(sessionId)
   const owner = actorIn(stored?.snapshot)
   if (owner !== UNREADABLE) return owner
@@ -137,7 +141,7 @@ export async function ownerOf(store: DurableStore, sessionId: string): Promise<u
   }
   const isThere =
     stored || checkpoints.length > 0 || (await store.quarantined(sessionId)).length > 0
-  return isThere ? UNREADABLE : null
+  return isThere ? UNREADABLE : ifEmpty
 }
 
 /** Return the actor in a snapshot, even if other parts are invalid. */

@@ -12,7 +12,7 @@ import { log } from '../log.ts'
 import type { Stored } from '../sessions/session_store.ts'
 import { Conflict, decode, type DurableStore, type Files, idAfter, NO_FILES } from './base.ts'
 import { readLimit, segmentOf, sessionOf, StoreUnavailable, unavailable } from './base.ts'
-import { type StoreWarning, withinSeconds } from './base.ts'
+import { type StoreWarning, TooLarge, withinSeconds } from './base.ts'
 import type { StoreSettings } from './settings.ts'
 import type { ValkeySettings } from './valkey_settings.ts'
 
@@ -30,12 +30,12 @@ const EXPIRE = `
 if tonumber(ARGV[1]) > 0 then redis.call('EXPIRE', KEYS[1], ARGV[1])
 else redis.call('PERSIST', KEYS[1]) end
 return 1`
-// ARGV: field, known revision, maximum size in bytes. Returns a larger snapshot empty.
+// ARGV: field, known revision, maximum size in bytes. Returns a larger snapshot empty, and a 1.
 const LOAD = `${REVISION}
 if is_foreign then return ARGV[1] == 'latest' and {revision, ''} end
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return false end
 if revision == ARGV[2] then return {revision} end
-if redis.call('HSTRLEN', KEYS[1], ARGV[1]) > tonumber(ARGV[3]) then return {revision, ''} end
+if redis.call('HSTRLEN', KEYS[1], ARGV[1]) > tonumber(ARGV[3]) then return {revision, '', 1} end
 return {revision, redis.call('HGET', KEYS[1], ARGV[1])}`
 // ARGV: seconds to live or 0, expected revision, new revision or '' to keep the latest snapshot,
 // snapshot, field of the checkpoint or '', number of checkpoints to keep, then the name and the
@@ -130,7 +130,8 @@ export class ValkeyStore implements DurableStore {
     const revision = known?.revision ?? '?'
     const found = await this.#eval(LOAD, sessionId, 'latest', revision, this.#maxBytes)
     if (!found) return null
-    const [current, snapshot] = found as [Buffer, Buffer?]
+    const [current, snapshot, isTooLarge] = found as [Buffer, Buffer?, number?]
+    if (isTooLarge) return new TooLarge(current.toString())
     return snapshot ? { revision: current.toString(), snapshot: decode(snapshot) } : known
   }
 

@@ -31,6 +31,7 @@ from .base import (
     Files,
     StoreUnavailable,
     StoreWarning,
+    TooLarge,
     read_limit,
     segment_of,
     session_of,
@@ -320,7 +321,7 @@ class Bucket:
     days: int | None  # the time to live after the last change
 
     def get(self, key: str, known: Stored | None, max_bytes: int) -> Stored | None:
-        """Return the object, or None; `known` if unchanged; empty if above `max_bytes`."""
+        """Return the object, or None; `known` if unchanged; TooLarge above `max_bytes`."""
         try:
             return self._get(key, known, max_bytes)
         except DAMAGED:
@@ -341,8 +342,11 @@ class Bucket:
             return known if head and not self.is_expired(head) else None
         # In `with reply["Body"]`, `read` would check neither the length nor the checksum.
         with closing(reply["Body"]) as body:
-            snapshot = body.read() if reply["ContentLength"] <= max_bytes else b""
-        return None if self.is_expired(reply) else Stored(reply["ETag"], snapshot)
+            is_too_large = reply["ContentLength"] > max_bytes
+            snapshot = b"" if is_too_large else body.read()
+        if self.is_expired(reply):
+            return None
+        return (TooLarge if is_too_large else Stored)(reply["ETag"], snapshot)
 
     def put(self, key: str, body: bytes, **condition: str) -> str:
         """Write the object and return its ETag. Raises Conflict."""

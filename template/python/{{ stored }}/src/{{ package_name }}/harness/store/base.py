@@ -53,6 +53,10 @@ def session_of(segment: str) -> str | None:
     return session_id if is_id else None
 
 
+class TooLarge(Stored):
+    """A stored snapshot of more than `read_limit` bytes; `snapshot` is empty."""
+
+
 class DurableStore(Protocol):
     """The sessions of one agent in one collection.
 
@@ -68,7 +72,7 @@ class DurableStore(Protocol):
     async def load(self, session_id: str, known: Stored | None = None) -> Stored | None:
         """Return the latest snapshot, or None; return `known` itself if it is the latest.
 
-        The store may return a snapshot of more than `read_limit` bytes empty.
+        The store may return TooLarge instead.
         """
 
     async def save(
@@ -91,7 +95,7 @@ class DurableStore(Protocol):
         """Save a copy under that id, unless `save` always saves a copy; log a failure."""
 
     async def load_checkpoint(self, session_id: str, checkpoint: str) -> bytes | None:
-        """Return the snapshot of a checkpoint, or None."""
+        """Return the snapshot of a checkpoint, or None; empty instead of TooLarge."""
 
     async def checkpoints(self, session_id: str) -> list[str]:
         """Return the ids of the checkpoints, oldest first."""

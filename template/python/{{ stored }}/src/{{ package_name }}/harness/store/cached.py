@@ -16,21 +16,33 @@ from .base import (
     DurableStore,
     Files,
     StoreUnavailable,
+    TooLarge,
     Unsupported,
     id_after,
     is_older,
+    read_limit,
 )
 from .detached_files import attach_files, detach_files, is_intact, names_in
 from .settings import StoreSettings
-from .snapshot import foreign_format, is_same, read_snapshot, without_pending
+from .snapshot import (
+    UNREADABLE,
+    foreign_format,
+    is_same,
+    owner_of,
+    read_snapshot,
+    without_pending,
+)
 
 log = logging.getLogger(__name__)
 OnSaved = Callable[[], None]
 FORGOTTEN = "forgotten-[0-9a-f]{64}"  # marks erased data; no caller may use it
 KEPT = "Its turns are kept: continue with --session."
 READ_ONLY = "Its turns were not kept: the session store is read-only."
-TOO_LARGE = "The session is too large, even without its turns. It is unchanged: "
-TOO_LARGE += "start a new session, and delete this session with `sessions end`."
+TOO_LARGE = "The session is too large, even without its turns."
+UNREAD = "The session is too large to read."
+UNCHANGED = "It is unchanged: start a new session, and delete this session with `sessions end`."
+UNOWNED = "What is left of this session is unreadable, so its actor is unknown: "
+UNOWNED += "delete it with `sessions end`."
 GONE = Stored(None, b"")  # cached in this process, but missing from the store
 
 
@@ -83,11 +95,13 @@ class CachedStore:
             _, saved = self._unknown.pop(session_id)
             saved()  # the earlier save succeeded
         if stored is not known:
+            if isinstance(stored, TooLarge):
+                raise _too_large(UNREAD, f"more than {read_limit(self.max_bytes)} bytes")
             snapshot = read_snapshot(stored.snapshot, self.max_bytes)
             if snapshot is None:
                 stored, snapshot = await self._read_again(session_id, stored)
             if len(snapshot) > self.max_bytes:
-                raise AgentError("session_too_large", TOO_LARGE, f"{len(snapshot)} bytes")
+                raise _too_large(TOO_LARGE, f"{len(snapshot)} bytes")
             is_rolled_back = known is not None and is_older(stored.revision, known.revision)
             if is_rolled_back:  # for example by a failover
                 message = "the store has lost turns that this process has seen"
@@ -123,6 +137,27 @@ class CachedStore:
                 await _uncancelled(self._store.end(session_id))
         except StoreUnavailable as error:
             raise AgentError("store_unavailable", detail=str(error)) from None
+
+    async def end_rest(self, session_id: str, actor: str | None) -> None:
+        """Delete data without a snapshot, such as checkpoints, unless the store is read-only.
+
+        Raises AgentError:
+        - `session_forbidden` if another actor owns the data
+        - `session_corrupt` if its owner is unknown
+        - `store_unavailable`
+        """
+        self._known.pop(session_id, None)
+        if self._local:
+            return
+        try:
+            owner = await owner_of(self._store, session_id, if_empty=actor)
+        except StoreUnavailable as error:
+            raise AgentError("store_unavailable", detail=str(error)) from None
+        if owner is UNREADABLE:
+            raise AgentError("session_corrupt", UNOWNED)
+        if owner != actor:
+            raise AgentError("session_forbidden")
+        await self.end(session_id)
 
     async def snapshots(self) -> AsyncIterator[tuple[str, bytes]]:
         """Yield the ids and snapshots of all readable sessions.
@@ -284,6 +319,10 @@ class CachedStore:
             return AgentError("store_unavailable", detail=detail)
         log.error("session %s: quarantined an unreadable snapshot as %s", session_id, name)
         return AgentError("session_corrupt", detail=name)
+
+
+def _too_large(message: str, detail: str) -> AgentError:
+    return AgentError("session_too_large", f"{message} {UNCHANGED}", detail)
 
 
 async def _uncancelled(work: Coroutine[Any, Any, Any]) -> Any:

@@ -153,8 +153,8 @@ def foreign_format(stored: bytes) -> str | None:
     return None
 
 
-async def owner_of(store: DurableStore, session_id: str) -> object:
-    """Return the actor in the latest readable snapshot, or UNREADABLE; None without any data."""
+async def owner_of(store: DurableStore, session_id: str, if_empty: object = None) -> object:
+    """Return the actor in the latest readable snapshot, or UNREADABLE; without data, `if_empty`."""
     stored = await store.load(session_id)
     owner = _actor(stored.snapshot) if stored else UNREADABLE
     if owner is not UNREADABLE:
@@ -164,7 +164,8 @@ async def owner_of(store: DurableStore, session_id: str) -> object:
         owner = _actor(await store.load_checkpoint(session_id, id) or b"")
         if owner is not UNREADABLE:
             return owner
-    return UNREADABLE if stored or checkpoints or await store.quarantined(session_id) else None
+    is_empty = not (stored or checkpoints or await store.quarantined(session_id))
+    return if_empty if is_empty else UNREADABLE
 
 
 def _actor(snapshot: bytes) -> Any:

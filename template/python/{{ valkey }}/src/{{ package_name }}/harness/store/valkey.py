@@ -27,6 +27,7 @@ from .base import (
     Files,
     StoreUnavailable,
     StoreWarning,
+    TooLarge,
     id_after,
     read_limit,
     segment_of,
@@ -60,12 +61,12 @@ if tonumber(ARGV[1]) > 0 then redis.call('EXPIRE', KEYS[1], ARGV[1])
 else redis.call('PERSIST', KEYS[1]) end
 return 1
 """
-# ARGV: field, known revision, maximum size in bytes. Returns a larger snapshot empty.
+# ARGV: field, known revision, maximum size in bytes. Returns a larger snapshot empty, and a 1.
 LOAD = f"""{REVISION}
 if is_foreign then return ARGV[1] == 'latest' and {{revision, ''}} end
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return false end
 if revision == ARGV[2] then return {{revision}} end
-if redis.call('HSTRLEN', KEYS[1], ARGV[1]) > tonumber(ARGV[3]) then return {{revision, ''}} end
+if redis.call('HSTRLEN', KEYS[1], ARGV[1]) > tonumber(ARGV[3]) then return {{revision, '', 1}} end
 return {{revision, redis.call('HGET', KEYS[1], ARGV[1])}}
 """
 # ARGV: seconds to live or 0, expected revision, new revision or '' to keep the latest snapshot,
@@ -155,6 +156,8 @@ class ValkeyStore:
         if found is None:
             return None
         revision, *snapshot = found
+        if len(snapshot) > 1:
+            return TooLarge(revision.decode(), b"")
         return Stored(revision.decode(), snapshot[0]) if snapshot else known
 
     async def save(
