@@ -1,16 +1,18 @@
 """The six operations of a custom backend, byte for byte as its owner sees them."""
 
 import json
+import os
 import re
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from tests.conformance.chat import Chat, assert_failed
+from tests.conformance.chat import Chat, assert_failed, echoed
 from tests.conformance.client import JSON, KEY
 from tests.conformance.provider import Provider
-from tests.stores.agents import Agents, Home, Replica
+from tests.stores.agents import Agents, Home, Replica, command
+from tests.stores.forks import run
 from tests.stores.proxy import http_requests
 from tests.stores.stores import SENTINEL
 from tests.stores.test_commands import UUID7
@@ -187,6 +189,24 @@ def test_a_load_is_tried_as_often_as_the_collection_says(
     assert replica.proxy.accepted - before in (2, 3), "the first may come on an open connection"
     replica.proxy.reset()
     assert chat.say("Two.").turn == 2
+
+
+@pytest.mark.one_each
+def test_the_turns_of_another_program_are_counted(one: Replica, provider: Provider) -> None:
+    chat, home = Chat(one.server, provider), one.home
+    for text in ("One.", "Two.", "Three."):
+        chat.say(text)
+    saved = home.store.snapshot(chat.session)
+    specified = {"data": {"messages": saved["data"]["messages"]}, "schema_version": "1"}
+    home.store.write(chat.session, json.dumps(specified).encode())
+    words = command(home.project, "chat", "--session", chat.session)
+    reached = home.store.environment(home.store.address)
+    variables = {"PATH": os.environ["PATH"], "HOME": str(home.folder), **reached}
+    undone = run(words, home.folder, variables, typed="/undo\n")
+    assert undone.returncode == 0, undone
+    assert home.store.turns(chat.session) == 2, undone
+    assert chat.recalled("Four.") == echoed("One.", "Two.")
+    assert chat.say("Five.").turn == 4
 
 
 @pytest.mark.slow

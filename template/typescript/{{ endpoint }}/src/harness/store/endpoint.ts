@@ -23,6 +23,7 @@ import {
 } from '../collections/session_backend.ts'
 import { log } from '../log.ts'
 import type { Stored } from '../sessions/session_store.ts'
+import { type Data, findTurns } from '../sessions/sessions.ts'
 import { Conflict, decode, type DurableStore, type Files, NO_FILES } from './base.ts'
 import { segmentOf, StoreUnavailable, type StoreWarning, unavailable } from './base.ts'
 import { Unsupported, UUID7, withinSeconds } from './base.ts'
@@ -287,9 +288,9 @@ function toWire(snapshot: string): Fields {
  * Snapshots of other runtimes have version "1" and may lack `app_data`.
  */
 function fromWire(snapshot: Fields, manifest: Fields | null): string {
-  const app_data = { actor: null, turn: 1, key: null, reply: '', ownerless: true }
   const restored = isObject(snapshot.data) ? withRecord(snapshot, snapshot.data) : snapshot
-  const value: Fields = { ...(snapshot.schema_version === '1' && { app_data }), ...restored }
+  const isForeign = snapshot.schema_version === '1'
+  const value: Fields = { ...(isForeign && { app_data: defaultAppData(snapshot) }), ...restored }
   const version = manifest ? manifest.schema_version : '1.0'
   if (version !== '1' && version !== '1.0') value.schema_version = `${version} in its manifest`
   try {
@@ -297,6 +298,15 @@ function fromWire(snapshot: Fields, manifest: Fields | null): string {
   } catch {
     return '' // the value is nested too deeply
   }
+}
+
+/** Return the `app_data` of another runtime, which does not count turns or name an actor. */
+function defaultAppData({ data }: Fields): Fields {
+  let turn = 1
+  try {
+    turn = Math.max(turn, findTurns(data as Data).length)
+  } catch {} // the snapshot may be invalid
+  return { actor: null, turn, key: null, reply: '', ownerless: true }
 }
 
 /** Restore the fields that `toWire` copied into the state, if the endpoint dropped them. */

@@ -36,6 +36,7 @@ from ..contract import well_formed
 from ..deadline import time_limit
 from ..log import describe
 from ..sessions.session_store import Stored
+from ..sessions.sessions import find_turns
 from .base import (
     NO_FILES,
     UUID7,
@@ -74,8 +75,6 @@ DATA_FIELDS = {"messages", "state", "system_prompt"}
 RECORD = "_agent_template_session"
 FILE = "file_base64"  # the key in `data.state` of a file's snapshot
 NOT_MARKED = "the endpoint did not store the marker of a quarantined snapshot in `data.state`"
-# Default `app_data` for snapshots of other runtimes, which do not count turns or name an actor.
-DEFAULT_APP_DATA = {"actor": None, "turn": 1, "key": None, "reply": "", "ownerless": True}
 
 
 class EndpointStore:
@@ -592,11 +591,19 @@ def _snapshot_in(answer: Answer, manifest: Any = None) -> bytes | None:
     if isinstance(value.get("data"), dict):
         value = _with_record(value)
     if value.get("schema_version") == "1":
-        value = {"app_data": DEFAULT_APP_DATA} | value
+        value = {"app_data": _default_app_data(value)} | value
     version = "1.0" if manifest is None else manifest.get("schema_version")
     if version not in ("1", "1.0"):
         value["schema_version"] = f"{version} in its manifest"
     return well_formed(json.dumps(value, ensure_ascii=False)).encode()
+
+
+def _default_app_data(snapshot: dict[str, Any]) -> dict[str, Any]:
+    """Return the `app_data` of another runtime, which does not count turns or name an actor."""
+    turns = 1
+    with suppress(LookupError, TypeError, AttributeError):  # the snapshot may be invalid
+        turns = max(turns, len(find_turns(snapshot["data"])))
+    return {"actor": None, "turn": turns, "key": None, "reply": "", "ownerless": True}
 
 
 def _with_record(value: dict[str, Any]) -> dict[str, Any]:
