@@ -22,6 +22,7 @@ from tests.conformance.wires import Entry
 from tests.stores.agents import HASTY, StoreFleet
 from tests.stores.proxy import Proxy
 from tests.stores.servers import wait_for
+from tests.stores.stores import PATIENT
 
 pytestmark = pytest.mark.about("turns")
 
@@ -763,6 +764,27 @@ def test_a_claim_that_the_store_makes_late_is_taken_up_by_the_retry(
     assert runs(chat) == 1
     assert answer(chat, waiting, headers=key).json["reply"] == "Deleted."
     assert runs(chat) == 1
+
+
+@pytest.mark.stored
+def test_a_claim_that_the_store_makes_late_runs_nothing_for_a_client_that_left(
+    approvals: StoreFleet, server: Server, provider: Provider
+) -> None:
+    """Only a commit goes on without its client: the approval stays open."""
+    home = approvals.home(server)
+    proxy = home.store.proxy()
+    slow = approvals.start(home, proxy.address, STORE_TIMEOUT_SECONDS=PATIENT)
+    chat = Chat(slow, provider)
+    chat.say("One.")
+    waiting = ask(chat, ["Deleted."])
+    proxy.at_save = "hold request"
+    leaver = chat.send({"approve": waiting}, JSON)
+    proxy.wait_held()
+    leaver.leave()
+    slow.settle()
+    proxy.release.set()
+    assert_waits(chat, waiting, turn=2)
+    assert chat.say("Three.").turn == 3
 
 
 @pytest.mark.stored

@@ -1,5 +1,6 @@
 """Pending turns, stored in the session's record beside its committed turns."""
 
+import asyncio
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -139,12 +140,14 @@ async def _claim(session: Session, waiting: Waiting) -> None:
     snapshot, last = _committed(session)
     # A unique id distinguishes this claim from claims of other processes.
     claim = last["claim"] = uuid4().hex
+    claiming = asyncio.create_task(session.claim(snapshot, last))
     try:
-        claimed = await session.claim(snapshot, last)
+        claimed = await asyncio.shield(claiming)  # a cancelled turn runs no tool
     except BaseException:
         # The claim may be saved, now or later, but no tool has run: the next approval continues.
         with suppress(ValueError):  # too large for the cache
             CLAIMS[session.id, claim] = waiting
+        await asyncio.wait({claiming})
         raise
     if claimed is None:
         raise AgentError("not_waiting")
