@@ -795,14 +795,19 @@ function drop(data: Data, turns: readonly TurnStart[], excess: number): TurnStar
   for (const message of data.messages) {
     sizes.push(sizes.at(-1)! + Buffer.byteLength(serialize(message)))
   }
-  const front = turns[0]?.at ?? 0
-  const sizeTo = (at: number) => (sizes[at] ?? 0) - (sizes[front] ?? 0)
-  const firstTurn = turns.find(({ at }) => sizeTo(at) >= excess)
-  const summary = firstTurn ? data.messages.slice(0, front) : []
-  const start = (firstTurn ?? turns.at(-1))?.at ?? 0
-  data.messages = [...summary, ...data.messages.slice(start)]
+  const starts = turns.map(({ at }) => at)
+  const startAfter = (front: number) => {
+    return starts.find((at) => (sizes[at] ?? 0) - (sizes[front] ?? 0) >= excess)
+  }
+  let front = starts[0] ?? 0
+  let start = startAfter(front)
+  if (start === undefined) {
+    front = 0
+    start = startAfter(front) ?? starts.at(-1) ?? 0
+  }
+  data.messages = [...data.messages.slice(0, front), ...data.messages.slice(start)]
   const later = turns.filter(({ at }) => at >= start)
-  return later.map((turn) => ({ ...turn, at: turn.at - start + summary.length }))
+  return later.map((turn) => ({ ...turn, at: turn.at - start + front }))
 }
 
 /** Return the snapshot with the current time as `created_at`. */
