@@ -112,6 +112,19 @@ def test_session_ids_of_agentcore_have_their_own_places(
     assert [store.turns(session) for session in ids] == [0, 2, 2, 2]
 
 
+@pytest.mark.once
+@pytest.mark.stores("valkey", "s3")
+def test_a_session_of_a_long_actor_is_shown_with_its_time_and_size(
+    one: Replica, provider: Provider
+) -> None:
+    ada = Chat(one.server, provider, actor="a" * 255)
+    ada.say("One.")
+    size = len(one.home.store.read(ada.session) or b"")
+    shown = one.home.run("sessions", "show", ada.session)
+    line = f"turn 1, actor {ada.actor}, {made_at(one.home, ada.session)}, {size} bytes"
+    assert shown.stdout.splitlines()[0] == f"session {ada.session}: {line}", shown
+
+
 @pytest.mark.one_each
 def test_a_session_that_was_quarantined_is_shown(chat: Chat, one: Replica) -> None:
     store = one.home.store
@@ -156,7 +169,8 @@ def test_an_object_that_is_too_large_for_a_session_is_not_read(chat: Chat, one: 
     large = b'{"schema_version":"2.0","data":"%s"}' % (b"x" * (65 << 20))
     one.home.store.write(chat.session, large)
     shown = one.home.run("sessions", "show", chat.session)
-    assert "unreadable, no snapshot, or too large to read" in shown.stdout, shown
+    line = f"session {chat.session}: unreadable: it is too large to read, so turns are refused\n"
+    assert shown.stdout == line, shown
     assert one.home.run("sessions", "end", chat.session).returncode == 0
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import threading
 
@@ -284,6 +285,11 @@ def test_an_unknown_store_is_an_error(agents: Agents) -> None:
     (home.folder / "kept" / "x.json").unlink()
     assert run(home, "--from", "./kept").startswith("0 sessions copied, ")
     (home.folder / "file").write_text("")
+    long = f"./{'x' * 300}"  # a folder that cannot be read
+    for name in ("./file", long):
+        assert "Error: There is no folder " in run(home, "--from", name, fails=True)
+        refused = run(home, "--to", name, fails=True)
+        assert re.fullmatch(r"Error: the folder \S+ cannot be read \(.*\)", refused), refused
     session = "session-1"
     home.store.write(session, b'{"app_data": {}}')
     full = run(home, session, "--to", "./file/kept", fails=True)

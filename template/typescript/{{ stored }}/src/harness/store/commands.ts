@@ -8,7 +8,8 @@ import { storesSessions } from '../collections/check.ts'
 import { unsetVariables } from '../collections/secrets.ts'
 import { ACTOR_ID, ERRORS, SESSION_ID } from '../contract.ts'
 import { CommandError, refuseErrors } from '../findings.ts'
-import { Conflict, type DurableStore, StoreUnavailable, Unsupported, UUID7 } from './base.ts'
+import { Conflict, type DurableStore, StoreUnavailable } from './base.ts'
+import { TooLarge, Unsupported, UUID7 } from './base.ts'
 import { Store } from './capability.ts'
 import { Copy } from './copying.ts'
 import { SessionFiles } from './files.ts'
@@ -32,7 +33,8 @@ const USAGE = `Usage: node src/main.ts sessions COMMAND
   end SESSION                 delete all data of a session
   end --actor ID              delete the sessions of an actor`
 
-const NO_BYTES = 'no snapshot, or too large to read' // stores return both as an empty string
+const NO_BYTES = ', no snapshot, or too large to read' // of a checkpoint, both are an empty string
+const UNREAD = 'it is too large to read'
 // Characters that move the cursor or change the direction of text.
 const UNPRINTABLE = /[\p{Cc}\p{Cs}\u200e\u200f\u2028-\u202e\u2066-\u2069]/gu
 
@@ -87,6 +89,7 @@ async function show(load: LoadCapabilities, session: string, asJson = false): Pr
     const isStored = stored || checkpoints.length > 0 || quarantined.length > 0
     if (!isStored) throw new CommandError(`Nothing is stored for session ${session}.`)
     const latest = summarize(stored?.snapshot ?? '', settings)
+    if (stored instanceof TooLarge) latest.foreign_format = UNREAD
     return { session_id: session, stored: stored !== null, ...latest, checkpoints, quarantined }
   })
   const { stored, turn, checkpoints, quarantined } = report
@@ -166,7 +169,8 @@ async function copy(load: LoadCapabilities, ids: string[], options: CopyOptions)
 }
 
 function filesIn(folder: string, isTarget: boolean): SessionFiles {
-  if (!isTarget && !existsSync(folder)) throw new CommandError(`There is no folder ${folder}.`)
+  const isFolder = existsSync(`${folder}/.`)
+  if (!isTarget && !isFolder) throw new CommandError(`There is no folder ${folder}.`)
   return new SessionFiles(folder)
 }
 
@@ -297,7 +301,7 @@ function summarize(snapshot: string, { maxSnapshotBytes }: StoreSettings) {
   const at = turns ? (turns[0]?.at ?? data.messages.length) : 0
   const summary_before: number | null = at > 0 ? turn - turns.length + 1 : null
   const fields = { turn, actor, created_at: time, restored_from, summary_before }
-  return { ...fields, foreign_format: null, bytes }
+  return { ...fields, foreign_format: null as string | null, bytes }
 }
 
 /** Return a summary on one line, without terminal control characters. */
@@ -305,8 +309,8 @@ function describeTurn(summary: Summary): string {
   const { turn, actor, created_at: time, restored_from: origin, summary_before: before } = summary
   const { bytes, foreign_format: reason } = summary
   if (turn === null) {
-    const size = bytes > 0 ? `${bytes} bytes` : NO_BYTES
-    return reason === null ? `unreadable, ${size}` : `unreadable, ${size}: ${reason}`
+    const size = bytes > 0 ? `, ${bytes} bytes` : ''
+    return reason === null ? `unreadable${size || NO_BYTES}` : `unreadable${size}: ${reason}`
   }
   const identity = actor === null ? 'no actor' : `actor ${actor}`
   const line = printable(`turn ${turn}, ${identity}, ${time}, ${bytes} bytes`)
@@ -315,6 +319,5 @@ function describeTurn(summary: Summary): string {
 }
 
 function printable(value: unknown): string {
-  const text = [...String(value).replace(UNPRINTABLE, '\ufffd')]
-  return text.length <= 80 ? text.join('') : `${text.slice(0, 79).join('')}…`
+  return String(value).replace(UNPRINTABLE, '\ufffd')
 }

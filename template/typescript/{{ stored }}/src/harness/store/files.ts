@@ -1,7 +1,6 @@
 // Sessions in a folder, as a backup or on the way to a store of another type.
 
 import { createHash, randomUUID } from 'node:crypto'
-import { existsSync } from 'node:fs'
 import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 
@@ -107,7 +106,11 @@ export class SessionFiles implements DurableStore {
 
   async sessions(): Promise<string[]> {
     const ids: string[] = []
-    for (const name of existsSync(this.#folder) ? await readdir(this.#folder) : []) {
+    const names = await readdir(this.#folder).catch((error: NodeJS.ErrnoException) => {
+      if (error.code === 'ENOENT') return []
+      throw new StoreUnavailable(`${this.contact} cannot be read (${describe(error)})`)
+    })
+    for (const name of names) {
       const row = name.endsWith('.json') && (await this.#read(join(this.#folder, name)))
       if (row) ids.push(row.session_id)
     }
@@ -115,7 +118,10 @@ export class SessionFiles implements DurableStore {
   }
 
   async end(sessionId: string): Promise<void> {
-    await rm(this.#path(sessionId), { force: true })
+    const path = this.#path(sessionId)
+    await rm(path, { force: true }).catch((error: Error) => {
+      throw new StoreUnavailable(`${path} cannot be deleted (${describe(error)})`)
+    })
   }
 
   leftovers(): [] {

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -16,13 +17,14 @@ from ..collections.secrets import unset_variables
 from ..contract import ACTOR_ID, ERRORS, SESSION_ID
 from ..findings import refuse_errors
 from ..settings import CoreSettings
-from .base import UUID7, Conflict, DurableStore, StoreUnavailable, Unsupported
+from .base import UUID7, Conflict, DurableStore, StoreUnavailable, TooLarge, Unsupported
 from .capability import Store
 from .copying import Copy, CopyReport
 from .files import SessionFiles
 from .snapshot import UNREADABLE, foreign_format, owner_of, read_snapshot
 
-NO_BYTES = "no snapshot, or too large to read"  # stores return both as empty bytes
+NO_BYTES = ", no snapshot, or too large to read"  # of a checkpoint, both are empty bytes
+UNREAD = "it is too large to read"
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 Use = Callable[[DurableStore, Store], Awaitable[Any]]
 
@@ -150,7 +152,7 @@ def _open_other(capability: Store, name: str, is_source: bool) -> DurableStore:
     if "/" not in name:
         return _store_of(capability, name, is_source)
     folder = Path(name)
-    if is_source and not folder.is_dir():
+    if is_source and not os.path.isdir(folder):  # unlike `is_dir`, it never raises
         raise click.ClickException(f"There is no folder {folder}.")
     return SessionFiles(folder)
 
@@ -251,6 +253,9 @@ async def _run(use: Use, store: Store, changes: bool) -> Any:
 
 async def _report(store: DurableStore, session_id: str, settings: CoreSettings) -> dict[str, Any]:
     stored = await store.load(session_id)
+    latest = _summary(stored.snapshot if stored else b"", settings)
+    if isinstance(stored, TooLarge):
+        latest["foreign_format"] = UNREAD
     checkpoints = [
         {"id": id, **_summary(await store.load_checkpoint(session_id, id) or b"", settings)}
         for id in await store.checkpoints(session_id)
@@ -258,7 +263,7 @@ async def _report(store: DurableStore, session_id: str, settings: CoreSettings) 
     return {
         "session_id": session_id,
         "stored": stored is not None,
-        **_summary(stored.snapshot if stored else b"", settings),
+        **latest,
         "checkpoints": checkpoints,
         "quarantined": await store.quarantined(session_id),
     }
@@ -292,9 +297,9 @@ def _summary_before(snapshot: dict[str, Any]) -> int | None:
 def _describe(summary: dict[str, Any]) -> str:
     """Return a summary in one line, without characters that control the terminal."""
     if summary["turn"] is None:
-        size = f"{summary['bytes']} bytes" if summary["bytes"] else NO_BYTES
+        size = f", {summary['bytes']} bytes" if summary["bytes"] else ""
         reason = summary["foreign_format"]
-        return f"unreadable, {size}: {reason}" if reason else f"unreadable, {size}"
+        return f"unreadable{size}: {reason}" if reason else f"unreadable{size or NO_BYTES}"
     actor = f"actor {summary['actor']}" if summary["actor"] is not None else "no actor"
     line = f"turn {summary['turn']}, {actor}, {summary['created_at']}, {summary['bytes']} bytes"
     origin = summary["restored_from"]

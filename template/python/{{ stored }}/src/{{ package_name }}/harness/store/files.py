@@ -85,12 +85,21 @@ class SessionFiles:
         return []
 
     async def sessions(self) -> list[str]:
-        rows = [self._read(path) for path in self._folder.glob("*.json")]
+        try:
+            paths = [*self._folder.iterdir()]
+        except FileNotFoundError:
+            paths = []
+        except OSError as error:
+            raise StoreUnavailable(f"{self.contact} cannot be read ({error.strerror})") from None
+        rows = [self._read(path) for path in paths if path.suffix == ".json"]
         return sorted(row["session_id"] for row in rows if row)
 
     async def end(self, session_id: str) -> None:
-        with suppress(FileNotFoundError):
-            self._path(session_id).unlink()
+        path = self._path(session_id)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreUnavailable(f"{path} cannot be deleted ({error.strerror})") from None
 
     def leftovers(self) -> list[Stock]:
         return []
