@@ -106,7 +106,7 @@ export class AgentCore implements Omit<Memory, 'retrieve'> {
     const { strategies = [] } = await withRetries(() => this.describe())
     const declared = Object.keys(namespaces ?? {})
     const paths = declared.flatMap((template) => ofStrategies(template, strategies))
-    // Turns do not search all of them. The last ones are for deleted strategies.
+    // Turns do not search all of them. The last templates include deleted strategies.
     return [...paths, ...writtenTemplates(strategies), ...declared, DEFAULT_TEMPLATE]
   }
 

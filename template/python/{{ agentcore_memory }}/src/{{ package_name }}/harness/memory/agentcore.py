@@ -91,7 +91,7 @@ class AgentCore:
         memory = await with_retries(self.describe)
         declared = collection.namespaces or {}
         paths = [path for name in declared for path in of_strategies(name, memory)]
-        # Turns do not search all of them. The last ones are for deleted strategies.
+        # Turns do not search all of them. The last templates include deleted strategies.
         return [*paths, *written_templates(memory), *declared, DEFAULT_TEMPLATE]
 
     async def create_event(self, event: Event) -> None:
