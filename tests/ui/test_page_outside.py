@@ -407,6 +407,45 @@ SELECT = """() => {
 
 
 @pytest.mark.page_only
+def test_a_browser_that_stores_nothing_keeps_memories_and_times(
+    browser: Browser, server: Server, provider: Provider
+) -> None:
+    turn = {"turn": 1, "milliseconds": 1, "inputTokens": 30, "outputTokens": 2}
+    events: list[dict[str, object]] = [
+        {"type": "data-recalled", "data": ["Ada likes tea."]},
+        {"type": "text-start", "id": "t"},
+        {"type": "text-delta", "id": "t", "delta": "Tea."},
+        {"type": "finish", "messageMetadata": turn},
+    ]
+    text = {"type": "text", "text": "Tea."}
+    history = [
+        {"id": "m", "role": "user", "parts": [text]},
+        {"id": "m-reply", "role": "assistant", "parts": [text], "metadata": {"turn": 1}},
+    ]
+
+    def answer(route: Route) -> None:
+        body = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
+        if route.request.method == "GET":
+            route.fulfill(json=history)
+        else:
+            route.fulfill(body=body, content_type="text/event-stream")
+
+    visitor = Visitor(browser, server, provider)
+    full = "Storage.prototype.setItem = () => { throw new DOMException('full') }"
+    visitor.context.add_init_script(full)
+    visitor.page.route("**/api/chat*", answer)
+    visitor.page.goto(f"{visitor.origin}/?full")
+    visitor.type("Tea?")
+    visitor.committed(1)
+    events = [{"type": "error", "errorText": "model_failed: It failed."}]
+    visitor.page.get_by_role("button", name="Retry").click()
+    visitor.failed("model_failed")
+    visitor.sees("Recalled 1 from memory")
+    visitor.sees("30 tokens in, 2 out")
+    visitor.leave()
+
+
+@pytest.mark.page_only
 def test_a_selection_in_a_paragraph_that_arrives_is_kept(visitor: Visitor) -> None:
     gate = threading.Event()
     visitor.say("Slowly.", ["Selected words **and** more", Hold(gate), " and more, `code` too."])

@@ -64,12 +64,13 @@ function isUnknown(type) {
 
 // Browser storage: sessions for all tabs, and data for a single tab -----------------------------
 
-const unstored = new Map() // values that the browser refused to store
+// Values that the browser refused to store.
+const unstored = { localStorage: new Map(), sessionStorage: new Map() }
 let isWarned = false // whether the user was warned
 
 function read(storage, key) {
   try {
-    return JSON.parse(unstored.get(key) ?? window[storage].getItem(key))
+    return JSON.parse(unstored[storage].get(key) ?? window[storage].getItem(key))
   } catch {
     return null
   }
@@ -79,14 +80,14 @@ function write(storage, key, value) {
   const text = JSON.stringify(value)
   try {
     window[storage].setItem(key, text)
-    unstored.delete(key)
+    unstored[storage].delete(key)
   } catch {
-    unstored.set(key, text)
+    unstored[storage].set(key, text)
   }
 }
 
 function remove(storage, key) {
-  unstored.delete(key)
+  unstored[storage].delete(key)
   try {
     window[storage].removeItem(key)
   } catch {} // the browser blocks its storage
@@ -759,8 +760,9 @@ class Conversation {
     this.share({ ...factsBefore(this.shared, turn), [turn]: facts })
     this.save(change)
     if (prompt.isResumed) this.load() // this tab may lack the prompt's files
-    if (unstored.has(SESSIONS) && !isWarned) this.note(UNSTORED)
-    isWarned ||= unstored.has(SESSIONS)
+    const isUnstored = unstored.localStorage.has(SESSIONS)
+    if (isUnstored && !isWarned) this.note(UNSTORED)
+    isWarned ||= isUnstored
     say(waits ? 'This turn waits for your approval.' : `Committed as turn ${turn}.`)
   }
 
