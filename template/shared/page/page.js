@@ -57,9 +57,14 @@ class Failure extends Error {
 /** The description of the agent: its model, its tools, and whether turns can be resumed. */
 let agent = {}
 
-/** Whether the agent may have saved the turn, or may still work on it. */
+/** Whether the agent may still work on the turn. */
+function mayRun(type) {
+  return ['network_error', 'events_lost'].includes(type) || type.startsWith('http_')
+}
+
+/** Whether the agent may have saved the turn, or may still save it. */
 function isUnknown(type) {
-  return type === 'network_error' || type.startsWith('http_')
+  return ['store_unavailable', 'turn_lost'].includes(type) || mayRun(type)
 }
 
 // Browser storage: sessions for all tabs, and data for a single tab -----------------------------
@@ -477,10 +482,10 @@ class Conversation {
     const { id, text, after, failure, replaces, how, isAnswer, answered, was } = unfinished
     const files = replaces ? filesOf.get(this.userMessages.get(replaces)) : this.sentFiles
     const isIncomplete = unfinished.hasFiles && !files?.length
-    const mayRun = failure && isUnknown(failure.type)
+    const isUnclear = failure && isUnknown(failure.type)
     // Until a turn ends, the server has the state before it: the calls are still pending.
     const waits = isAnswer && messages.some(({ parts }) => parts.some(isOneOf(answered)))
-    if (waits && mayRun) {
+    if (waits && isUnclear) {
       const notice = this.fail(failure, `${UNKNOWN} ${ASKING}`, () => this.load())
       this.askAgain(notice, messages)
       return
@@ -491,7 +496,7 @@ class Conversation {
       const isSame = turn > after && textOf(message.parts) === text
       if (!replaces) return message.id === id || isSame
       // The server reported the failure.
-      const isKnown = failure && failure.type !== 'stopped' && !mayRun
+      const isKnown = failure && failure.type !== 'stopped' && !isUnclear
       return isSame && turn === this.lastTurn && !isKnown && textOf(reply.parts) !== was
     })
     if (isKept) {
@@ -499,13 +504,14 @@ class Conversation {
       return this.remember({ unfinished: null })
     }
     let consequence = `${UNSAVED} Trying again runs it once.`
-    if (failure) consequence = mayRun ? `${UNKNOWN} ${ASKING}` : UNCHANGED
+    if (failure) consequence = isUnclear ? `${UNKNOWN} ${ASKING}` : UNCHANGED
     if (isIncomplete) consequence = `${failure ? consequence : UNSAVED} ${LOST_FILES}`
     const userMessage = this.addPrompt(text, files)
-    const retry = () =>
-      replaces
-        ? this.replace({ id, text, replaces, how })
-        : this.takeTurn({ id, text }, userMessage)
+    const retry = async () => {
+      if (!replaces) return this.takeTurn({ id, text }, userMessage)
+      if (isUnclear) await this.load().ready // the turn may be saved by now
+      if (this.tabData.unfinished) this.replace({ id, text, replaces, how })
+    }
     const notice = this.fail(
       failure ?? { type: 'interrupted', message: INTERRUPTED },
       consequence,
@@ -515,7 +521,7 @@ class Conversation {
         this.recompose({ id, text, replaces }, files)
       },
     )
-    if (mayRun) this.askAgain(notice, messages)
+    if (isUnclear) this.askAgain(notice, messages)
   }
 
   /**
@@ -715,7 +721,7 @@ class Conversation {
     } catch (error) {
       let isRead = false
       const failure = stop.signal.aborted ? new Failure('stopped', '') : asFailure(error)
-      if (agent.resumes && isUnknown(failure.type)) {
+      if (agent.resumes && mayRun(failure.type)) {
         const { type, message } = failure
         this.remember({ unfinished: { ...this.tabData.unfinished, failure: { type, message } } })
         isRead = await this.reconnect()
@@ -772,7 +778,7 @@ class Conversation {
     const isShort = prompt.replaces || prompt.isAnswer || isConflict // the log lacks turns
     let consequence = isShort ? UNKNOWN : `${UNKNOWN} Try again: it will not run twice.`
     consequence += ` ${ASKING}`
-    // The page stopped listening before the end of the turn, so it asks for the outcome.
+    // The page or the server does not know the outcome, so the page asks for it.
     const soon = { signal: AbortSignal.timeout(5000) }
     const asks = isShort || type === 'stopped' || isUnknown(type)
     const messages = asks ? await this.readTurns(soon).catch(() => null) : []
