@@ -112,6 +112,21 @@ def test_two_tabs_follow_one_turn(visitor: Visitor) -> None:
     other.close()
 
 
+def test_a_tab_whose_replica_does_not_know_a_new_turn_asks_again(visitor: Visitor) -> None:
+    visitor.say("First.", ["Yes."])
+    visitor.committed(1)
+    other = visitor.context.new_page()
+    other.goto(visitor.page.url)
+    committed(other, 1)
+    gate = threading.Event()
+    other.route("**/stream", lambda route: route.fulfill(status=204), times=1)
+    visitor.say("Tell both.", ["It begins", Hold(gate), " and ends."])
+    expect(other.get_by_text("It begins")).to_have_count(1)
+    gate.set()
+    committed(other, 2)
+    assert shown(other)[2:] == ["Tell both.", "It begins and ends."]
+
+
 def test_stop_in_one_tab_stops_the_turn_in_all(visitor: Visitor) -> None:
     visitor.say("First.", ["Yes."])
     visitor.committed(1)
