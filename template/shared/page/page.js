@@ -521,7 +521,7 @@ class Conversation {
     const userMessage = this.addPrompt(text, files)
     const retry = async () => {
       if (!replaces) return this.takeTurn({ id, text }, userMessage)
-      if (isUnclear) await this.load().ready // the turn may be saved by now
+      if (isUnclear) await this.load().ready // the turn may be saved since
       if (this.tabData.unfinished) this.replace({ id, text, replaces, how })
     }
     const notice = this.fail(
