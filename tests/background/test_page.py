@@ -1,16 +1,22 @@
 """The page with background turns: reloads, two tabs, and a list that shows the running turn."""
 
+import json
+import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 
+from tests.background.test_use_chat import has_only_an_id
 from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet
-from tests.conformance.steps import Call, Hold, Step
-from tests.conformance.targets import Target
+from tests.conformance.steps import Call, Flood, Hold, Step
+from tests.conformance.targets import Target, with_own_agent
+from tests.stores.agents import Agents, Replica
+from tests.stores.servers import wait_for
+from tests.stores.stores import Backing
 from tests.ui.browser import launch
 from tests.ui.gated import gated
 from tests.ui.visitor import Visitor
@@ -40,6 +46,22 @@ def visitor(browser: Browser, pages: Fleet, provider: Provider) -> Iterator[Visi
     visitor = Visitor(browser, pages.shared(UI=1), provider)
     yield visitor
     visitor.leave()
+
+
+@pytest.fixture
+def replicas(
+    target: Target,
+    backing: Backing,
+    provider: Provider,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[Replica, Replica]]:
+    """Two replicas with the page, whose agent has a tool that needs an approval."""
+    answers = (("model", "openai-compatible"), ("extras", "[approval,background,ui]"))
+    own = replace(with_own_agent(target, approval=True), answers=answers)
+    agents = Agents(own, backing, tmp_path_factory.mktemp("approving"), provider, "valkey")
+    home = agents.home()
+    yield agents.fresh(home, UI=1), agents.fresh(home, UI=1)
+    agents.stop()
 
 
 def shown(page: Page) -> list[str]:
@@ -88,6 +110,21 @@ def test_two_tabs_follow_one_turn(visitor: Visitor) -> None:
         committed(page, 2)
         assert shown(page)[2:] == ["Tell both.", "It begins and ends."]
     other.close()
+
+
+def test_a_tab_whose_replica_does_not_know_a_new_turn_asks_again(visitor: Visitor) -> None:
+    visitor.say("First.", ["Yes."])
+    visitor.committed(1)
+    other = visitor.context.new_page()
+    other.goto(visitor.page.url)
+    committed(other, 1)
+    gate = threading.Event()
+    other.route("**/stream", lambda route: route.fulfill(status=204), times=1)
+    visitor.say("Tell both.", ["It begins", Hold(gate), " and ends."])
+    expect(other.get_by_text("It begins")).to_have_count(1)
+    gate.set()
+    committed(other, 2)
+    assert shown(other)[2:] == ["Tell both.", "It begins and ends."]
 
 
 def test_stop_in_one_tab_stops_the_turn_in_all(visitor: Visitor) -> None:
@@ -212,3 +249,94 @@ def test_an_approved_call_continues_after_a_reload(visitor: Visitor) -> None:
     visitor.committed(1)
     assert shown(visitor.page) == ["Delete order 7.", "Let me see.", "It is gone."]
     assert len(visitor.provider.calls_for("Delete order 7.")) == 2
+
+
+def test_an_approved_call_continues_at_another_replica(
+    replicas: tuple[Replica, Replica], browser: Browser, provider: Provider
+) -> None:
+    """Also where the approved turn replaces a turn: the other replica still has that one."""
+    here, there = ("{}:{}".format(*replica.server.address) for replica in replicas)
+
+    def divide(route: Route) -> None:
+        if route.request.method == "POST":
+            route.fallback()
+        else:
+            route.continue_(url=route.request.url.replace(here, there))
+
+    visitor = Visitor(browser, replicas[0].server, provider)
+    visitor.context.route(re.compile("/api/chat"), divide)
+    other = visitor.context.new_page()
+    for number in (7, 8):
+        gate, prompt = threading.Event(), f"Delete order {number}."
+        call = Call("delete_order", {"order_id": str(number)})
+        provider.script(prompt, ["Let me see. ", call], ["It is", Hold(gate), " gone."])
+        if number == 7:
+            visitor.type(prompt)
+        else:
+            visitor.page.get_by_role("button", name="Edit").click()
+            visitor.page.get_by_label("Edited message").fill(prompt)
+            visitor.page.keyboard.press("Enter")
+        approve = [page.get_by_role("button", name="Approve") for page in (visitor.page, other)]
+        if number == 8:
+            expect(approve[1]).to_be_visible()
+        approve[0].click()
+        visitor.sees("It is")
+        visitor.page.reload()
+        other.goto(visitor.page.url)
+        other.reload()
+        texts = ".user p, .agent .markdown"
+        for page in (visitor.page, other):
+            expect(page.locator(texts)).to_have_text([prompt, "It is"])
+            expect(page.get_by_role("button", name="Stop")).to_be_visible()
+            expect(page.locator(".failure")).to_have_count(0)
+        gate.set()
+        for page in (visitor.page, other):
+            expect(page.locator(texts)).to_have_text([prompt, "Let me see.", "It is gone."])
+            committed(page, 1)
+        assert len(provider.calls_for(prompt)) == 2
+    visitor.context.close()
+    assert visitor.problems == []
+
+
+@pytest.mark.parametrize("how", ["saved", "stopped"])
+def test_a_page_that_missed_events_shows_that_the_turn_runs(
+    pages: Fleet, browser: Browser, provider: Provider, how: str
+) -> None:
+    server = pages.shared(UI=1, MAX_EVENT_BYTES=1024)
+    missed = {"type": "error", "errorText": "events_lost: The first events were dropped."}
+    passed = []
+
+    def miss(route: Route) -> None:
+        turn = json.loads(route.request.post_data or "")
+        passed.append(server.send(turn, path="/api/chat"))
+        path = f"/api/chat/{turn['id']}/stream"
+        wait_for("a dropped event", lambda: has_only_an_id(server, path))
+        body = f"data: {json.dumps(missed)}\n\ndata: [DONE]\n\n"
+        route.fulfill(body=body, content_type="text/event-stream")
+
+    gate, prompt = threading.Event(), f"Tell me all, {how}."
+    visitor = Visitor(browser, server, provider)
+    visitor.page.route("**/api/chat", miss)
+    provider.script(prompt, [Flood(100, 100), Hold(gate), "\nThe end."])
+    stop = visitor.page.get_by_role("button", name="Stop")
+    acts: list[Callable[[], object]] = [lambda: visitor.type(prompt), visitor.page.reload]
+    for act in acts:
+        with visitor.page.expect_event("requestfinished", lambda it: "chat?id=" in it.url):
+            act()
+        visitor.page.evaluate("new Promise((resolve) => requestAnimationFrame(resolve))")
+        visitor.sees("Waiting for the reply")
+        expect(stop).to_be_visible()
+        expect(visitor.page.locator(".failure")).to_have_count(0)
+        assert shown(visitor.page) == [prompt]
+    (call,) = provider.calls_for(prompt)
+    if how == "saved":
+        gate.set()
+        visitor.committed(1)
+        expect(visitor.page.locator(".failure")).to_have_count(0)
+        visitor.sees("The end.")
+    else:
+        stop.click()
+        visitor.failed("Stopped")
+        provider.wait("the end of the call", lambda: call.outcome == "gone")
+        assert visitor.kept(server) == []
+    visitor.leave()

@@ -12,14 +12,23 @@ from tests.background.follower import Background, end_of_head
 from tests.conformance.client import ACTOR, KEY, SESSION, Exchange
 from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet, Server
-from tests.conformance.steps import Hold
-from tests.ui.chat_page import LOAD, RESUME, Page, send, texts, unique
+from tests.conformance.steps import Flood, Hold
+from tests.stores.servers import wait_for
+from tests.ui.chat_page import LOAD, PATH, RESUME, Page, body, send, texts, unique
 
 LEAVE = {"do": "leave"}
 
 
 def stream_of(page: Page) -> str:
     return f"/api/chat/{page.id}/stream"
+
+
+def has_only_an_id(server: Server, path: str) -> bool:
+    """Whether a turn runs whose stream can no longer start."""
+    exchange = server.send(None, method="GET", path=path)
+    head = exchange.head()
+    exchange.leave()
+    return (head.status, "X-Turn-Id" in head.headers) == (204, True)
 
 
 def another(page: Page) -> Page:
@@ -79,6 +88,22 @@ def test_two_pages_see_the_same_parts(
     first, second = map(parts_of, readers)
     assert first == second
     assert [part["type"] for part in first][-1] == "finish"
+
+
+def test_a_running_turn_whose_beginning_was_dropped_has_only_an_id(
+    fleet: Fleet, provider: Provider, gate: threading.Event
+) -> None:
+    server = fleet.shared(MAX_EVENT_BYTES=1024)
+    page, text = Page(server), unique("Hello")
+    provider.script(text, [Flood(100, 100), Hold(gate), "The end."])
+    sent = server.send(body(page.id, text), path=PATH)
+    wait_for("a dropped event", lambda: has_only_an_id(server, stream_of(page)))
+    assert sent.head().status == 200
+    gate.set()
+    wait_for("the end", lambda: not has_only_an_id(server, stream_of(page)))
+    reply = server.get(stream_of(page))
+    assert (reply.status, reply.headers["X-Turn-Id"]) == (204, None)
+    assert texts(page.history())[1].endswith("The end.")
 
 
 def test_delete_stops_the_turn(server: Server, provider: Provider, gate: threading.Event) -> None:

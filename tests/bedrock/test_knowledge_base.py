@@ -1,6 +1,7 @@
 """A knowledge base as a memory: what is found, kept, repeated, refused and forgotten, and whose."""
 
 import json
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from tests.bedrock.agents import SETTINGS, Agent, declared, shown, variables
 from tests.conformance.chat import Chat
 from tests.conformance.server import Server
-from tests.conformance.steps import CUT, Call, End, Refuse, Step
+from tests.conformance.steps import CUT, Call, End, Hold, Refuse, Step
 from tests.conformance.targets import Target
 from tests.memory.agents import PROJECT, Home
 from tests.stores.servers import wait_for
@@ -265,6 +266,22 @@ def test_the_model_is_paid_a_few_times_for_a_turn(
     assert len(agent.provider.summaries()) == before + calls
     assert agent.kept(who) == ["She likes tea."], "what needs no model is recorded"
     assert "notes: turns not recorded: 1 (the model" in agent.server.log
+
+
+@pytest.mark.usual("strands-python", "vercel-typescript")
+def test_a_call_for_facts_has_at_most_a_hundred_texts(agent: Agent, who: str) -> None:
+    gate, usual, before = threading.Event(), agent.provider.summarize, agent.provider.summaries()
+    agent.provider.summarize = lambda prompt: [Hold(gate), *usual(prompt)]
+    chat = agent.chat(who)
+    try:
+        for number in range(52):
+            assert chat.say(f"Turn {number}.").status == 200
+    finally:
+        gate.set()
+        agent.provider.summarize = usual
+    agent.idle()
+    calls = agent.provider.summaries()[len(before) :]
+    assert [len(call.prompt.splitlines()) - 3 for call in calls] == [2, 100, 2]
 
 
 @pytest.mark.usual("strands-python", "vercel-typescript")

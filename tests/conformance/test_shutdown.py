@@ -67,13 +67,16 @@ def test_a_running_turn_finishes_while_new_ones_are_refused(
     chat, late = Chat(server, provider), Chat(server, provider)
     running = chat.start("Hello.", ["Good ", Hold(gate), "bye."])
     assert running.event() == ("message", "Good ")
+    assert "X-Draining" not in server.get("/ping").headers
     server.signal()
     drained(server)
     refused = late.say("Hello.")
     assert_failed(refused, 503, "draining", late.session)
     assert refused.headers["Retry-After"] == "1"
     assert_failed(late.end(), 503, "draining", late.session)
-    assert server.get("/ping").json["status"] == "HealthyBusy"
+    ping = server.get("/ping")
+    assert (ping.status, ping.json["status"]) == (200, "HealthyBusy")
+    assert ping.headers["X-Draining"] == "1"
     foreign = {SESSION: "no good", "Origin": "https://attacker.example"}
     assert server.post(b"{", foreign).error == "origin_forbidden"
     assert server.post(b"{" * 2_000_000, {SESSION: "no good"}).error == "draining"

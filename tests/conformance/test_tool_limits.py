@@ -106,6 +106,20 @@ def test_the_calls_over_the_limit_do_not_ask(approvals: Fleet, provider: Provide
     assert results(chat, ASKED).count(TOO_MANY.format(2)) == 2
 
 
+def test_a_long_result_beside_a_waiting_call_is_cut_first(
+    approvals: Fleet, provider: Provider
+) -> None:
+    chat = Chat(approvals.shared(MAX_RESULT_CHARS=1000, MAX_SNAPSHOT_BYTES=20_000), provider)
+    pages = Call("read_pages", {"count": 100_000})
+    waiting = ids(chat.say(ASKED, [pages, delete(chat)], ["Done."], headers=JSON))
+    assert answer(chat, waiting).json["reply"] == "Done."
+    assert runs(chat) == 1
+    first, second = sorted(results(chat, ASKED), key=len)
+    assert first.startswith("deleted ")
+    assert len(second) <= 1000
+    assert second.endswith("[cut: the result was 100000 characters long]")
+
+
 # Prints the longest wait for /ping in seconds until its input ends; the provider of these tests
 # shares a process with them, and keeps them waiting itself.
 PINGER = """

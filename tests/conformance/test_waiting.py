@@ -17,7 +17,7 @@ from tests.conformance.conftest import NewChat
 from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet, Server
 from tests.conformance.steps import Call, Hold, Refuse, Step
-from tests.conformance.waiting import ASKED, answer, ask, delete, ids, order, read, runs
+from tests.conformance.waiting import ASKED, answer, ask, delete, gate, ids, order, read, runs
 from tests.conformance.wires import Entry
 from tests.stores.agents import HASTY, StoreFleet
 from tests.stores.proxy import Proxy
@@ -201,6 +201,34 @@ def test_a_denial_is_not_that_of_a_later_call_with_the_same_id(chat: Chat) -> No
     denied, done = (str(entry[1]) for entry in entries if entry[0] == "result")
     assert "Not today." in denied
     assert done == f"order {order(chat)}"
+
+
+def test_a_denied_call_does_not_run_though_its_gate_was_lifted(chat: Chat) -> None:
+    calls: Step = [delete(chat, "-1"), read(chat), delete(chat, "-2")]
+    one, two = ids(chat.say(ASKED, calls, ["Done."], headers=JSON))
+    gate(chat)
+    assert answer(chat, [one], {two: "Not this."}).json["reply"] == "Done."
+    assert [runs(chat, name=name) for name in ("-1", "-2")] == [1, 0]
+    assert runs(chat, "read_order") == 1
+    told = [entry[1] for entry in chat.recalled() if entry[0] == "result"]
+    assert len(told) == 3
+    assert sum("Not this." in result for result in told) == 1
+    assert f"deleted {order(chat, '-2')}" not in told
+
+
+def test_a_denial_of_which_the_turn_fails_does_not_stay(chat: Chat) -> None:
+    """Nor does it run the tool, though its gate was lifted."""
+    (id,) = ask(chat, [Refuse(400, stays=False)], ["Deleted."])
+    gate(chat)
+    assert_failed(answer(chat, deny={id: "No."}), 502, "model_failed", chat.session)
+    assert_waits(chat, [id])
+
+
+def test_a_tool_that_has_run_beside_a_waiting_call_is_not_asked_about(chat: Chat) -> None:
+    (id,) = ids(chat.say(ASKED, [delete(chat), read(chat)], ["Deleted."], headers=JSON))
+    gate(chat, "delete_order", "read_order")
+    assert answer(chat, [id]).json.get("reply") == "Deleted."
+    assert (runs(chat, "read_order"), runs(chat)) == (1, 1)
 
 
 def test_all_calls_that_wait_must_be_answered(chat: Chat) -> None:
@@ -683,6 +711,38 @@ def test_another_process_goes_on_after_the_first_one_has_ended(
     told = chat.history(chat.calls(ASKED)[-1])
     assert any("Not this." in entry[1] for entry in told if entry[0] == "result")
     assert chat.recalled() == [*told, ("assistant", "Done.")]
+
+
+@pytest.mark.stored
+def test_a_denied_call_does_not_run_where_a_deployment_has_no_gate(
+    approvals: StoreFleet, server: Server, provider: Provider
+) -> None:
+    chat = Chat(server, provider)
+    (id,) = ask(chat, ["Then not."])
+    beside = chat.elsewhere(approvals.beside(server))
+    gate(beside)
+    assert answer(beside, deny={id: "Not today."}).json["reply"] == "Then not."
+    assert runs(chat) == 0
+    (result,) = (entry[1] for entry in beside.recalled() if entry[0] == "result")
+    assert "Not today." in result
+
+
+@pytest.mark.stored
+def test_an_approved_call_of_a_tool_that_a_deployment_has_removed(
+    approvals: StoreFleet, server: Server, provider: Provider
+) -> None:
+    """The model gets an error result for it, and the result of the other call."""
+    home = approvals.home(server)
+    chat = Chat(server, provider)
+    pay = Call("pay", {"amount": 1, "memo": order(chat)})
+    waiting = ids(chat.say(ASKED, [delete(chat), pay], ["It is gone."], headers=JSON))
+    later = chat.elsewhere(approvals.start(home, home.store.address, WITHOUT="delete_order"))
+    assert answer(later, waiting).json.get("reply") == "It is gone."
+    results = [entry[1] for entry in later.recalled() if entry[0] == "result"]
+    assert len(results) == 2
+    assert "paid" in results
+    assert any("delete_order" in result for result in results)
+    assert runs(chat) == 0
 
 
 SAVES = ["hold request", "hold reply"]

@@ -6,10 +6,11 @@ from dataclasses import replace
 import pytest
 
 from tests.conformance.chat import Chat, assert_failed
-from tests.conformance.client import JSON
+from tests.conformance.client import EVENTS, JSON
+from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet, Server
 from tests.conformance.steps import Call
-from tests.conformance.waiting import ASKED, answer, delete, ids, order, runs
+from tests.conformance.waiting import ASKED, answer, close, delete, ids, order, read, runs
 
 pytestmark = pytest.mark.about("turns")
 
@@ -155,3 +156,79 @@ def test_a_denied_call_of_a_final_tool_ends_no_turn(chat: Chat) -> None:
     reply = chat.say(ASKED, [refund], ["Not refunded."], headers=JSON)
     answered = answer(chat, deny=dict.fromkeys(ids(reply), "too much"))
     assert answered.json["reply"] == "Not refunded."
+
+
+@pytest.mark.parametrize("approves", [True, False], ids=["approved", "denied"])
+def test_a_final_tool_beside_a_waiting_call_ends_the_turn_after_the_answer(
+    chat: Chat, approves: bool
+) -> None:
+    step = ["Hm. ", close(chat), delete(chat)]
+    waiting = ids(chat.say(ASKED, step, ["Never said."], headers=JSON))
+    assert len(waiting) == 1
+    answers = {} if approves else dict.fromkeys(waiting, "not now")
+    answered = answer(chat, waiting if approves else [], answers)
+    assert answered.json.get("reply") == f"Hm. closed {order(chat)}", answered
+    assert len(chat.calls(ASKED)) == 1
+    assert (runs(chat, "close_order"), runs(chat)) == (1, approves)
+    *_, first, second, last = chat.recalled()
+    assert {first[0], second[0]} == {"result"}
+    assert f"closed {order(chat)}" in {first[1], second[1]}
+    assert last == ("assistant", f"closed {order(chat)}")
+
+
+def test_no_text_of_a_final_tool_comes_before_the_answer(chat: Chat) -> None:
+    reply = chat.say(ASKED, ["Hm. ", close(chat), delete(chat)], headers=EVENTS)
+    assert [name for name, _ in reply.events] == ["message", "waiting"]
+    approve = [call["id"] for call in reply.events[-1][1]["waiting"]]
+    reply = chat.post({"approve": approve}, EVENTS)
+    assert reply.events[0] == ("message", f"closed {order(chat)}")
+    assert [name for name, _ in reply.events] == ["message", "done"]
+
+
+def test_of_two_final_tools_the_first_call_gives_the_reply(chat: Chat) -> None:
+    refund = Call("refund", {"order_id": order(chat)})
+    reply = chat.say(ASKED, [refund, close(chat)], ["Never said."], headers=JSON)
+    assert answer(chat, ids(reply)).json["reply"] == f"refunded {order(chat)}"
+    assert len(chat.calls(ASKED)) == 1
+
+
+@pytest.mark.parametrize("id", ["__proto__", "constructor", "prototype", "toString"])
+def test_a_call_whose_id_is_a_property_of_objects_runs_once(chat: Chat, id: str) -> None:
+    calls = [replace(read(chat), id=id), delete(chat)]
+    waiting = ids(chat.say(ASKED, calls, ["Done."], headers=JSON))
+    assert answer(chat, waiting).json["reply"] == "Done."
+    assert (runs(chat, "read_order"), runs(chat)) == (1, 1)
+
+
+@pytest.mark.parametrize("id", ["__proto__", "constructor", "prototype", "toString"])
+def test_a_call_whose_id_is_a_property_of_objects_waits(chat: Chat, id: str) -> None:
+    waiting = ids(chat.say(ASKED, [replace(delete(chat), id=id)], ["Done."], headers=JSON))
+    assert len(waiting) == 1
+    assert answer(chat, waiting).json["reply"] == "Done."
+    assert runs(chat) == 1
+
+
+@pytest.mark.parametrize("name", ["__proto__", "constructor", "prototype", "toString"])
+def test_a_tool_whose_name_is_a_property_of_objects_does_not_exist(chat: Chat, name: str) -> None:
+    reply = chat.say(ASKED, [Call(name), delete(chat)], ["Done."], headers=JSON)
+    assert answer(chat, ids(reply)).json["reply"] == "Done."
+    results = [str(entry[1]) for entry in chat.recalled() if entry[0] == "result"]
+    assert any(name in result for result in results)
+    assert runs(chat) == 1
+
+
+def test_the_steps_before_an_approval_count(approvals: Fleet, provider: Provider) -> None:
+    chat = Chat(approvals.shared(MAX_STEPS=3), provider)
+    names = ("-1", "-2", "-3")
+    reply = chat.say(ASKED, *([delete(chat, name)] for name in names), ["Never."], headers=JSON)
+    for _ in names:
+        reply = answer(chat, ids(reply))
+    assert_failed(reply, 502, "reply_incomplete", chat.session)
+    assert [runs(chat, name=name) for name in names] == [1, 1, 1]
+    assert len(chat.calls(ASKED)) == 3
+
+
+def test_the_last_step_may_follow_an_approval(approvals: Fleet, provider: Provider) -> None:
+    chat = Chat(approvals.shared(MAX_STEPS=3), provider)
+    steps = ([read(chat)], [delete(chat)], ["Done."])
+    assert answer(chat, ids(chat.say(ASKED, *steps, headers=JSON))).json["reply"] == "Done."

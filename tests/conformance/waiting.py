@@ -1,5 +1,7 @@
 """Turns that wait: the calls that ask for an approval, and the answers."""
 
+import json
+
 from tests.conformance.chat import Chat
 from tests.conformance.client import JSON, Reply
 from tests.conformance.steps import Call, Step
@@ -19,6 +21,18 @@ def delete(chat: Chat, name: str = "") -> Call:
 def read(chat: Chat, name: str = "") -> Call:
     """A call that does not."""
     return Call("read_order", {"order_id": order(chat, name)})
+
+
+def close(chat: Chat) -> Call:
+    """A call of a final tool that needs no approval."""
+    return Call("close_order", {"order_id": order(chat)})
+
+
+def gate(chat: Chat, *tools: str) -> None:
+    """From now on, these tools ask for an approval in this chat, and no others."""
+    path = chat.server.folder / "gates"
+    gates = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps({**gates, chat.session: tools}))
 
 
 def runs(chat: Chat, tool: str = "delete_order", name: str = "") -> int:

@@ -105,10 +105,12 @@ class Account:
     remaining: dict[str, str] = field(default_factory=dict)
     groups: set[str] = field(default_factory=set)
     calls: list[Command] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     logged_in: bool = False
     pending: int = 0
     refused: str = ""
+    is_invalid: bool = False
     is_silent: bool = False
     fails_at: int = -1
     is_reply_lost: bool = False
@@ -135,7 +137,8 @@ class Account:
 
     def save(self) -> dict[str, Any]:
         """A copy of what exists."""
-        names = ("buckets", "repositories", "secrets", "stack", "artifacts", "remaining", "groups")
+        names = ["buckets", "repositories", "secrets", "stack", "artifacts", "remaining", "groups"]
+        names.append("reasons")
         return copy.deepcopy({name: getattr(self, name) for name in names})
 
     def restore(self, saved: dict[str, Any]) -> None:
@@ -208,7 +211,8 @@ class Account:
             return json.dumps(shown) + "\n" if shown else ""
         found = jmespath.search(options["query"][0], shown)
         if isinstance(found, list):
-            found = "\t".join(map(str, found))
+            rows = found if all(isinstance(it, list) for it in found) else [found]
+            found = "\n".join("\t".join(map(str, row)) for row in rows)
         return f"{found}\n"
 
     # Other programs ---------------------------------------------------------------------------
@@ -359,26 +363,29 @@ class Account:
                 "Timestamp": NOW,
                 "ResourceStatus": "CREATE_COMPLETE",
             }
-            for name, it in self._found()["stack"].resources.items()
+            for name, it in self._resources().items()
             if name in PHYSICAL
         ]
         return {"StackResources": listed}
 
+    def _resources(self) -> dict[str, Any]:
+        found = self._found()
+        return found["stack"].resources if "stack" in found else {}
+
     def _cloudformation_describe_stack_events(self, _command: Command, _given: Any) -> Any:
         self._found()
-        reasons = ["Resource update cancelled", self.refused]
         events = [
             {
                 "StackId": "s",
-                "EventId": reason,
+                "EventId": str(number),
                 "StackName": "my-agent",
                 "Timestamp": NOW,
                 "ResourceStatus": "UPDATE_FAILED",
                 "ResourceStatusReason": reason,
             }
-            for reason in reasons
+            for number, reason in enumerate(self.reasons)
         ]
-        return {"StackEvents": events}
+        return {"StackEvents": events[::-1]}
 
     def _cloudformation_get_template(self, _command: Command, _given: Any) -> Any:
         return {"TemplateBody": self._found()["template"]}
@@ -387,6 +394,8 @@ class Account:
         assert given["capabilities"] == ["CAPABILITY_IAM"]
         status = self.stack and self.stack["status"]
         assert status != "ROLLBACK_COMPLETE", "this stack can only be deleted"
+        if self.is_invalid:
+            raise RefusalError("ValidationError", "Parameter Model failed to satisfy constraint")
         file = Path(given["template-file"][0])
         template = (self.folder / "project" / file).read_text()
         changed = dict(word.split("=", 1) for word in given["parameter-overrides"])
@@ -397,8 +406,10 @@ class Account:
         stack = Stack(kept, **parameters)
         assert stack.refusals == []
         if self.refused:
+            self.reasons += [self.refused, "Resource update cancelled"]
+            defaults = {n: it["Default"] for n, it in stack.parameters.items() if "Default" in it}
             self.stack = self.stack or {
-                "status": "ROLLBACK_COMPLETE", "parameters": parameters, "template": "",
+                "status": "ROLLBACK_COMPLETE", "parameters": defaults | parameters, "template": "",
             }  # fmt: skip
             raise RefusalError("ValidationError", "Failed to create/update the stack")
         artifact = stack.properties("Runtime")["AgentRuntimeArtifact"]
@@ -437,7 +448,7 @@ class Account:
             for name, it in self.stack["stack"].resources.items():
                 if "Retain" in it.get("DeletionPolicy", "") and name in PHYSICAL:
                     self.remaining[name] = CREATED[PHYSICAL[name]]
-        self.stack, self.artifacts = None, []
+        self.stack, self.artifacts, self.reasons = None, [], []
 
     def _cloudformation_wait(self, command: Command, _given: Any) -> None:
         assert command.words[3] == "stack-delete-complete"
@@ -512,6 +523,11 @@ class Account:
     def _bedrock_agentcore_invoke_agent_runtime(self, command: Command, given: Any) -> Any:
         assert given["agentRuntimeArn"] == RUNTIME
         assert json.loads(given["payload"])["prompt"]
+        has_memory = bool({"KnowledgeBase", "Memory"} & self._resources().keys())
+        if has_memory and "runtimeUserId" not in given:
+            # The agent's `actor_required`, as AgentCore shows it to callers.
+            raise RefusalError("RuntimeClientError", "Received error (400) from runtime")
+        assert has_memory or "runtimeUserId" not in given, "this needs one more permission"
         self._invoked(Path(command.options["payload"][1]))
         return {"statusCode": 200, "contentType": "application/json"}
 

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -31,7 +32,7 @@ from tests.conformance.steps import Hold
 from tests.conformance.targets import TARGETS, Target
 from tests.conformance.test_access import OPEN
 from tests.deploy.dockerfile import calls_of_apt, instructions
-from tests.installed import NODE, rendered
+from tests.installed import NODE, installed, rendered
 from tests.stores.agents import Agents
 from tests.stores.servers import find_program, free_port, process, wait_for
 from tests.stores.stores import Backing
@@ -134,6 +135,39 @@ def test_the_image_runs_serve_and_not_as_root(variant: str) -> None:
     users = [rest for word, rest in instructions(project) if word == "USER"]
     assert users
     assert int(users[-1]) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("setpriv") or os.getuid() != 0, reason="needs root on Linux")
+@pytest.mark.parametrize("target", ["strands-typescript", "vercel-typescript"])
+def test_the_command_of_the_image_reads_its_compile_cache(target: str) -> None:
+    """Node chooses the folder by the user and by options of V8."""
+    project, user = installed(target, deploy="container"), "0"
+    with tempfile.TemporaryDirectory(dir="/tmp") as temporary:  # where anybody may go
+        folder, cache = Path(temporary), Path(temporary, ".compiled")
+        folder.chmod(0o755)
+        path = f"{NODE.parent}:{os.environ['PATH']}"
+        environment = {"PATH": path, "NODE_COMPILE_CACHE": str(cache)}
+
+        def run(*words: str) -> str:
+            command = ["setpriv", f"--reuid={user}", "--clear-groups", *words]
+            ran = subprocess.run(
+                command, cwd=folder, env=environment, check=True, capture_output=True, text=True
+            )
+            return ran.stdout.strip()
+
+        for instruction, rest in instructions(project):
+            if instruction == "USER":
+                user = rest
+            elif instruction == "RUN" and ("/app/src" in rest or "compiled" in rest):
+                step = rest.replace("/app/", f"{project}/")
+                run(*(json.loads(step) if step.startswith("[") else ("sh", "-c", step)))
+        *command, main, _ = words_of(project, "CMD")
+        assert main == "src/main.ts"
+        used = Path(run(*command, "-p", "require('node:module').getCompileCacheDir()"))
+        assert used.parent == cache
+        assert len([*used.iterdir()]) > 50
+        assert used.stat().st_mode & 0o222 == 0, "the container writes no files"
 
 
 # What an owner has to set; nothing for a store that compose.yaml itself has.
@@ -365,6 +399,38 @@ def test_behind_the_proxy_a_conversation_goes_on_when_a_replica_is_killed(
         assert [chat.say(text).turn for text in ("Six.", "Seven.")] == [6, 7]
         assert chat.recalled() == echoed(*texts, "Five.", "Six.", "Seven.")
         assert other.recalled() == echoed("Five.")
+
+
+@pytest.mark.skipif(HAPROXY is None, reason="there is no haproxy: apt-get install haproxy")
+@pytest.mark.parametrize("agents", ROWS, indirect=True)
+def test_behind_the_proxy_new_turns_avoid_a_replica_that_drains(
+    agents: Agents,
+    provider: Provider,  # noqa: F811
+    gate: threading.Event,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    home = agents.home()
+    replicas = [agents.fresh(home, SHUTDOWN_GRACE_SECONDS=600).server for _ in range(2)]
+    with proxied(replicas, tmp_path / "proxy") as front:
+        chat, other = (Chat(front, provider, actor=name) for name in ("ada", "bob"))
+        running = chat.start("Hello.", ["Good ", Hold(gate), "bye."])
+        assert running.event() == ("message", "Good ")
+        (busy,) = [it for it in replicas if it.get("/ping").json["status"] == "HealthyBusy"]
+        busy.signal()
+        wait_for("a shutdown", lambda: "X-Draining" in busy.get("/ping").headers)
+        started = time.monotonic()
+        # The proxy distributes turns evenly, so two of four would reach the replica.
+        wait_for("turns elsewhere", lambda: statuses(other, 4) == [200] * 4)
+        assert time.monotonic() - started < 10, "about a second on an idle machine"
+        assert statuses(other, 8) == [200] * 8
+        gate.set()
+        assert running.reply().turn == 1
+        assert busy.exit_code() == 0
+
+
+def statuses(chat: Chat, count: int) -> list[int]:
+    """The statuses of some turns."""
+    return [chat.say("Still there?").status for _ in range(count)]
 
 
 @pytest.mark.skipif(HAPROXY is None, reason="there is no haproxy: apt-get install haproxy")

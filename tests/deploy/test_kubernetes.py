@@ -88,7 +88,9 @@ def test_a_pod_may_nothing_that_it_does_not_need() -> None:
     } == {"/ping"}
     (setting,) = [it["value"] for it in agent["env"] if it["name"] == "SHUTDOWN_GRACE_SECONDS"]
     assert int(setting) >= 120, "a rollout does not cut a turn of two minutes"
+    # The autoscaler alone sets their number: each apply would reset a number of the Deployment.
     assert found["HorizontalPodAutoscaler"]["spec"]["minReplicas"] == 2
+    assert "replicas" not in found["Deployment"]["spec"]
     text = json.dumps(found)
     assert not re.search("sk-|AKIA|valkeys?://", text)
 

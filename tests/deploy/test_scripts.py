@@ -213,13 +213,15 @@ def test_a_run_continues_after_a_failure_of_any_step(
     assert project.run("down", "--yes").code == 0
     deleted, downs = account.contents, account.calls
     account.is_reply_lost = is_reply_lost
+    # A failure to read the last event does not matter.
+    harmless = ("sleep", "aws cloudformation describe-stack-events")
     for script, words, calls, before, after in (
         ("up", [*GIVEN.get(name, []), kind], ups, empty, wanted),
         ("down", ["--yes"], downs, deployed, deleted),
     ):
         assert len(calls) > 10
         for step, call in enumerate(calls):
-            if step % every or call.words[0] == "sleep":
+            if step % every or " ".join(call.words).startswith(harmless):
                 continue
             account.restore(before)
             account.fails_at = step
@@ -367,12 +369,81 @@ def test_a_failed_first_deployment_is_deleted_by_the_next(account: Account, tmp_
     assert f"aws logs tail {LOGS}" in refused(project.up("Model=unknown"))
 
 
+@needs_zip
+@pytest.mark.slow
+def test_a_failed_first_deployment_passes_its_parameters_on(
+    account: Account, tmp_path: Path
+) -> None:
+    project = Project("bedrock", account, tmp_path)
+    given = {"Subnets": "subnet-1, subnet-2", "SecurityGroups": "sg-1", "GuardrailId": "g1"}
+    account.refused = "The name of the memory exists."
+    refused(project.up("Model=one", *[f"{name}={value}" for name, value in given.items()]))
+    account.refused = ""
+    commit = project.commit("Second")
+    ran = project.up("Model=two")
+    assert ran.code == 0, ran
+    assert "\nSubnets=subnet-1, subnet-2\n" in ran.output
+    wanted = {**given, "Model": "two", **project.key(commit)}
+    assert account.contents["stack"].items() >= wanted.items()
+
+
+@needs_zip
+@pytest.mark.slow
+def test_a_failure_without_an_event_has_no_reason_of_an_earlier_one(
+    account: Account, tmp_path: Path
+) -> None:
+    project = Project("bedrock", account, tmp_path)
+    assert project.up().code == 0
+    account.refused = "The role is missing."
+    assert "The role is missing." in refused(project.up("Model=one"))
+    account.refused, account.is_invalid = "", True
+    assert "Its message is above." in refused(project.up("Model=two"))
+
+
+@needs_zip
+@pytest.mark.slow
+def test_a_rollback_deploys_the_same_template(account: Account, tmp_path: Path) -> None:
+    project = Project("bedrock", account, tmp_path)
+    file = project.path / "deploy" / "agentcore.yaml"
+    file.write_text(file.read_text() + "# C:\\temp\\new, \\0101, \\c and more\n")
+    for message in ("First", "Second"):
+        project.commit(message)
+        assert project.up().code == 0
+    ran = project.run("rollback")
+    assert ran.code == 0, ran
+    assert account.stack
+    assert account.stack["template"] == file.read_text()
+
+
 def test_down_asks_first(account: Account, tmp_path: Path) -> None:
     project = Project("bedrock", account, tmp_path)
     ran = project.run("down")
     assert "Nothing was deleted." in refused(ran, "down")
     assert "the bucket " + BUCKET in ran.output
+    assert "even if deploy/up did not create them" in ran.output
     assert changes(account.calls) == []
+
+
+@pytest.mark.parametrize("status", ["REVIEW_IN_PROGRESS", "ROLLBACK_COMPLETE"])
+def test_down_deletes_a_stack_that_has_no_resources(
+    status: str, account: Account, tmp_path: Path
+) -> None:
+    project = Project("bedrock", account, tmp_path)
+    account.stack = {"status": status, "parameters": {}, "template": ""}
+    ran = project.run("down", "--yes")
+    assert ran.code == 0, ran
+    assert account.stack is None
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_the_docs_list_the_permission_to_name_a_user(name: str) -> None:
+    project = project_of(name)
+    text = (project / "docs" / "agentcore.md").read_text()
+    actions = text.partition("these actions of\n  `bedrock-agentcore`: ")[2].partition(".\n")[0]
+    assert "`InvokeAgentRuntime`" in actions
+    is_named = "--runtime-user-id" in (project / "deploy" / "common.sh").read_text()
+    assert ("`InvokeAgentRuntimeForUser`" in actions) == is_named
+    assert ("for the user `deploy`" in text) == is_named
 
 
 @needs_zip

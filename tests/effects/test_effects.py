@@ -8,7 +8,9 @@ import pytest
 
 from tests.conformance.client import JSON, KEY
 from tests.conformance.steps import HANG, Call
+from tests.effects.counter import CounterService
 from tests.effects.world import Client, World
+from tests.stores.agents import Agents
 
 FULL = (pytest.mark.slow, pytest.mark.full)
 TOOLS = ("notify", "notify", "notify_if_approved", "pay", "pay_blindly", "pay_if_approved")
@@ -103,6 +105,30 @@ def test_a_killed_process_leaves_its_effects_to_another(world: World) -> None:
     assert len(world.service.keys_of("one")) == 1
     if world.home.store.name == "valkey":
         assert time.monotonic() - begin < 40
+
+
+@pytest.mark.rows(where=lambda row: row["agents"][1] == "valkey")  # others do not list sessions
+def test_a_running_call_stays_with_its_process_while_the_store_is_too_slow(agents: Agents) -> None:
+    service = CounterService(deduplicates=False)
+    service.pause = end = threading.Event()
+    world = World(agents, service, EFFECT_TIMEOUT_SECONDS=60)
+    try:
+        chat = world.chat(0)
+        reply = chat.say("Call.", [Call("notify", {"name": "six"})], ["Done."], headers=JSON)
+        assert reply.status == 200
+        world.replicas[0].proxy.mode = "hang"
+        time.sleep(12)
+        world.stop(1)  # the new process looks at all sessions
+        assert world.replicas[1].server.get("/ping").status == 200
+        time.sleep(8)
+        assert service.requests == 1
+        world.replicas[0].proxy.reset()
+        end.set()
+        world.finish(chat.session)
+        assert service.requests == 1
+    finally:
+        end.set()
+        service.close()
 
 
 def test_a_repeated_turn_of_another_process_gets_the_recorded_result(strict_world: World) -> None:

@@ -27,15 +27,16 @@ PATIENCE_SECONDS = 120
 class World:
     """Two replicas; a killed replica is replaced."""
 
-    def __init__(self, agents: Agents, service: CounterService) -> None:
+    def __init__(self, agents: Agents, service: CounterService, **settings: int) -> None:
         self.agents = agents
         self.service = service
+        self.settings = SETTINGS | settings
         self.home = agents.home()
         self.replicas = [self.start() for _ in range(2)]
         self.kills = 0
 
     def start(self) -> Replica:
-        return self.agents.fresh(self.home, COUNTER=self.service.origin, **SETTINGS)
+        return self.agents.fresh(self.home, COUNTER=self.service.origin, **self.settings)
 
     def chat(self, at: int = 0, session: str | None = None) -> Chat:
         return Chat(self.replicas[at].server, self.agents.provider, session)

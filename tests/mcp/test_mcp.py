@@ -11,6 +11,7 @@ import threading
 import time
 import tomllib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -50,19 +51,20 @@ IN_ONE = [
     pytest.param(*row.values, id=row.id, marks=pytest.mark.full if at else ())
     for at, row in enumerate(ROWS)
 ]
+UNKNOWN = "the connection was lost, so the outcome of the call is unknown."
 SPOKEN = re.compile(r"The tool answered: (.*)", re.DOTALL)
 
 
 class Conversation:
     """One session; each turn calls a tool, and the next has to have the next number."""
 
-    def __init__(self, server: Server) -> None:
-        self.server, self.turn = server, 0
+    def __init__(self, server: Server, session: str = "s") -> None:
+        self.server, self.session, self.turn = server, session, 0
 
     def use(self, tool: str, **arguments: object) -> str:
         """What the tool answered, as the model got it. The turn is committed whatever that was."""
         prompt = f"use {tool}: {json.dumps(arguments)}"
-        headers = {SESSION: "s", "Accept": "application/json"}
+        headers = {SESSION: self.session, "Accept": "application/json"}
         reply = self.server.post({"prompt": prompt}, headers)
         assert reply.status == 200, reply
         self.turn += 1
@@ -108,8 +110,8 @@ class Remote:
             self.port = free.getsockname()[1]
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
-        command = [sys.executable, str(FOLDER / "server.py"), str(self.port)]
+    def start(self, *options: str) -> None:
+        command = [sys.executable, str(FOLDER / "server.py"), str(self.port), *options]
         self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + 60
         while socket.socket().connect_ex(("127.0.0.1", self.port)):
@@ -224,7 +226,7 @@ def test_a_conversation_continues_without_its_servers(
         assert talk.use("fails").endswith("Error executing tool fails")
         assert "x\n[cut: 100001 characters" in talk.use("long_text", size=100_001)
 
-        assert talk.use("dies").endswith("MCP server local is down: the connection was lost.")
+        assert talk.use("dies").endswith(f"MCP server local is down: {UNKNOWN}")
         again = talk.use("process")
         os.kill(int(again.removeprefix("process ")), signal.SIGKILL)
         time.sleep(0.5)  # it may notice that, or not
@@ -236,9 +238,7 @@ def test_a_conversation_continues_without_its_servers(
         local = talk.use("process")  # what came later has taken no name away
         assert local not in {first, again}
         began = time.monotonic()
-        assert talk.use("remote_dies").endswith(
-            "MCP server remote is down: the connection was lost."
-        )
+        assert talk.use("remote_dies").endswith(f"MCP server remote is down: {UNKNOWN}")
         assert time.monotonic() - began < 10
         remote.kill()
         assert "MCP server remote is down: " in talk.use("remote_process")
@@ -257,6 +257,33 @@ def test_a_conversation_continues_without_its_servers(
         assert not is_running(process)
         assert "Traceback" not in server.log
         assert "assistant" not in server.log
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize(("target", "sdk"), EACH_SDK, indirect=["sdk"])
+def test_a_call_of_an_unknown_session_is_repeated_and_a_running_call_is_not(
+    target: Target, sdk: dict[str, str], tmp_path: Path, remote: Remote
+) -> None:
+    remote.start("2")
+    declare(tmp_path, remote={"url": f"http://127.0.0.1:{remote.port}/mcp"})
+    server = Server(target, tmp_path, None, {"MCP_TIMEOUT_SECONDS": 20, **sdk})
+    runs, end = tmp_path / "runs", tmp_path / "end"
+    runs.touch()
+    try:
+        talk = Conversation(server)
+        talk.use_soon("process")
+        with ThreadPoolExecutor() as pool:
+            call = {"runs": str(runs), "end": str(end)}
+            running = pool.submit(Conversation(server, "running").use, "note", **call)
+            wait_for("a run", lambda: runs.read_text() == "run\n")
+            others = [Conversation(server, f"other-{number}") for number in range(2)]
+            rejected = [pool.submit(other.use, "sound") for other in others]
+            assert [call.result() for call in rejected] == ["sound", "sound"]
+            end.touch()
+            assert running.result() == "noted"
+        assert runs.read_text() == "run\n"
+        assert talk.use("sound") == "sound"
     finally:
         server.stop()
 
@@ -318,7 +345,7 @@ def test_a_hostile_server_costs_one_clear_line_and_no_turn(target: Target, tmp_p
         assert talk.use("a_b") == "this is a_b", "the name of a tool that is gone is free"
         assert talk.use("grow").startswith("Unknown tool")
         assert talk.use("huge").endswith("[cut: 10000000 characters, 100000 are allowed]")
-        assert talk.use("half").endswith("MCP server odd is down: the connection was lost.")
+        assert talk.use("half").endswith(f"MCP server odd is down: {UNKNOWN}")
         assert talk.use("get-sum_2", text="a") == "this is get-sum/2"
         for line in LINES:
             assert server.log.count(f"MCP server {line}") == 1, server.log

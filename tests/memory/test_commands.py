@@ -178,7 +178,9 @@ def test_forget_goes_on_until_nothing_is_left(agent: Agent, who: str) -> None:
         agent.idle()
         event.release()
         page.wait_reached()
-        assert agent.service.calls.count("ListMemoryRecords") == 1, "a page is deleted at once"
+        lists = [call.given for call in agent.service.calls.of("ListMemoryRecords")]
+        below = [given for given in lists if given["namespacePath"] != "/"]
+        assert len(below) == 1, "a page is deleted at once"
         agent.service.remember(agent.notes, facts, "The newest fact.")
         page.release()
         result = running.result()
@@ -200,14 +202,76 @@ def test_forget_deletes_nothing_where_a_collection_is_read_only(
         written = path.read_text().replace("read-write", "read")
         path.write_text(re.sub("write_collections: .*", "write_collections: []", written))
     more = {**service.environment(), "SECRETS_AGENTCORE_NOTES": resting.notes}
-    for failures, why in ((0, "it is read-only here"), (3, "503")):
+    for failures, reasons in ((0, ["it is read-only here"]), (6, ["503", "503"])):
         if failures:
             service.faults.fail("ListMemoryRecords", times=failures)
         result = files.run("forget", "--actor", who, "--json", **more)
         assert result.returncode == 1, result
-        (failure,) = json.loads(result.stdout)["could_not"]
-        assert why in failure
+        failed = json.loads(result.stdout)["could_not"]
+        assert len(failed) == len(reasons), failed
+        assert all(reason in text for reason, text in zip(reasons, failed, strict=True))
         assert service.service.texts(resting.notes, facts) == ["Tea."]
+
+
+@pytest.mark.usual("strands-python-alone", "vercel-typescript-alone")
+def test_forget_finds_records_of_deleted_strategies_and_earlier_templates(
+    resting: Agent, files: Home, who: str
+) -> None:
+    service, old = resting.service, "/strategies/old-0123456789"
+    templates = ["/users/{actorId}", "/of/{tenant}/{actorId}", "/pairs/{actorId}-{sessionId}"]
+    templates += ["/team/{actorId}", f"/team/{who}/all"]
+    strategies = [f"semantic:{template}" for template in templates]
+    memory = service.add_memory(who.replace("-", "_"), *strategies, keys=("tenant",))
+    own = [f"/users/{who}", f"{old}/actors/{who}", f"{old}/actors/{who}/sessions/s-1"]
+    unknown = [f"/of/acme/{who}", f"/pairs/{who}-1/{who}", f"/people/{who}"]
+    unknown += [f"{old}/actors/{who}2/sessions/{who}", f"/team/{who}/earlier"]
+    others = [f"{old}/actors/{who}2", f"{old}/actors/{who[:-1]}", f"/people/{who}2", "/people"]
+    for path in (*own, *unknown, *others):
+        service.remember(memory, path, path)
+    files.declare(collection("notes", "user", {"/users/{actorId}": (3, 0.4)}))
+    more = {**service.environment(), "SECRETS_AGENTCORE_NOTES": memory}
+    for erased in (3, 0):
+        result = files.run("forget", "--actor", who, "--json", **more)
+        report = json.loads(result.stdout)
+        assert (result.returncode, report["records"]) == (1, erased), result
+        failed = report["could_not"]
+        assert [text.split()[2] for text in failed] == [f"{path}/" for path in unknown]
+        assert set(service.service.texts(memory)) == {*unknown, *others}
+    service.faults.deny("ListMemoryRecords", where=of(memory, namespacePath="/"))
+    denied = files.run("forget", "--actor", who, "--json", **more)
+    (failure,) = json.loads(denied.stdout)["could_not"]
+    assert denied.returncode == 1, denied
+    assert "AccessDenied" in failure
+
+
+@pytest.mark.usual("strands-python-alone", "vercel-typescript-alone")
+def test_forget_erases_only_records_that_are_certainly_of_the_actor(files: Home) -> None:
+    templates = ["/u/{actorId}", "/in/{projectId}/{actorId}", "/by/{sessionId}/{actorId}"]
+    files.declare(collection("notes", "user", dict.fromkeys(templates, (3, 0.4))))
+    paths = {
+        "/u/ada/": "",
+        "/u/ada/below/": "",
+        "/in/apollo/ada/": "",
+        "/by/s-9/ada/below/": "",  # no event names this session any more
+        "/in/gemini/ada/": "they may belong to another",
+        "/u/bob/ada/": "they may belong to another",
+        "/old/ada/": "its file does not name this namespace",
+        "/u/ada2/": "not reported",
+        "/by/ada/bob/": "not reported",
+        "/in/ada/bob/": "not reported",
+    }
+    rows = [{"record": path, "namespace": path, "text": "", "at": ""} for path in paths]
+    file = files.folder / ".memory" / "notes.jsonl"
+    file.parent.mkdir()
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    done = files.run("forget", "--actor", "ada", "--json", PROJECT_ID=PROJECT)
+    left = [json.loads(line)["record"] for line in file.read_text().splitlines()]
+    assert left == [path for path, reason in paths.items() if reason]
+    reported = {path: text for path, text in paths.items() if text not in ("", "not reported")}
+    failed = sorted(json.loads(done.stdout)["could_not"])
+    assert (done.returncode, len(failed)) == (1, len(reported)), done
+    for text, (path, reason) in zip(failed, sorted(reported.items()), strict=True):
+        assert text.startswith(f"records in {path} of collection notes: {reason}")
 
 
 @pytest.mark.full

@@ -110,6 +110,26 @@ def test_a_path_with_two_readings_stays_and_is_named(
     assert resting.service.service.texts(memory) == ["Of a session."]
 
 
+@pytest.mark.full
+@pytest.mark.usual("vercel-python-alone", "strands-typescript-alone")
+def test_a_record_of_a_deleted_strategy_can_name_its_project(
+    resting: Agent, target: Target, tmp_path: Path, who: str
+) -> None:
+    memory = resting.service.add_memory(who.replace("-", "_"), "semantic:/users/{actorId}")
+    home = Home(target, tmp_path)
+    home.sessions.unlink(missing_ok=True)
+    template = "/strategies/{memoryStrategyId}/projects/{projectId}"
+    home.declare(collection("team", "project", {template: (3, 0.4)}))
+    for project in (PROJECT, "gemini"):
+        path = f"/strategies/old-0123456789/projects/{project}"
+        resting.service.remember(memory, path, f"Of {project}.")
+    variables = {**resting.service.environment(), "SECRETS_AGENTCORE_TEAM": memory}
+    command = ("erase-project", "--yes", f"my-agent/{PROJECT}", "--unshared", "team")
+    done = home.run(*command, PROJECT_ID=PROJECT, **variables)
+    assert done.returncode == 0, done
+    assert resting.service.service.texts(memory) == ["Of gemini."]
+
+
 @pytest.mark.usual("strands-python-valkey", "vercel-typescript-valkey")
 def test_a_memory_that_cannot_be_listed_is_named_even_if_its_data_stays(agent: Agent) -> None:
     agent.service.faults.deny("ListActors", where=of(agent.notes))

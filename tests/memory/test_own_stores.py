@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from tests.conformance.chat import Chat, echoed
 from tests.conformance.client import JSON
 from tests.conformance.server import Server
-from tests.conformance.steps import CUT, Call
+from tests.conformance.steps import CUT, Call, Hold
 from tests.memory.agents import PROJECT, RECALL, Agent, of_owner, ping, unique
 from tests.memory.test_outside import PYTHON as PYTHON_ROUTES
 from tests.memory.test_outside import TYPESCRIPT as TYPESCRIPT_ROUTES
@@ -32,6 +33,7 @@ from strands.memory import MemoryEntry, MemoryStore
 from .harness.memory import MemoryPolicy, Who
 
 FILE = Path(os.environ["NOTEBOOK"])
+DOWN = FILE.with_name("down")
 failed = set()
 
 
@@ -53,6 +55,8 @@ class Store(MemoryStore):
 
 class Whole(Store):
     async def add_messages(self, messages, context=None):
+        if DOWN.exists():
+            raise ConnectionError("down")
         for one in messages:
             self.note(one["role"], one["content"][0].get("text"))
 
@@ -76,7 +80,8 @@ class OwnMemory(MemoryPolicy):
 TYPESCRIPT = """\
 // The stores of a bookshop.
 
-import { appendFileSync } from 'node:fs'
+import { appendFileSync, existsSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 import type { MemoryStore } from '@strands-agents/sdk'
@@ -84,6 +89,7 @@ import type { MemoryStore } from '@strands-agents/sdk'
 import { MemoryPolicy, type Who } from './harness/memory/index.ts'
 
 const failed = new Set<string>()
+const down = join(dirname(process.env.NOTEBOOK!), 'down')
 
 function store(name: string, who: string, writable: boolean) {
   const note = (...values: string[]) =>
@@ -98,6 +104,7 @@ function store(name: string, who: string, writable: boolean) {
 function whole(name: string, who: string, writable: boolean): MemoryStore {
   const { note, base } = store(name, who, writable)
   const addMessages = async (messages: any[]) => {
+    if (existsSync(down)) throw new Error('down')
     for (const one of messages) note(one.role, one.content[0].text)
   }
   return { ...base, addMessages }
@@ -154,6 +161,34 @@ def test_forget_erases_from_stores_that_can_and_names_the_others(
     (failure,) = report["could_not"]
     assert failure.startswith("store whole: it has no erase(actor)")
     assert "store manual was not searched: it records no turns" in report["notes"]
+
+
+@pytest.mark.usual("strands-python-valkey", "strands-typescript-valkey")
+@pytest.mark.only("strands-python", "strands-typescript")
+def test_a_turn_that_waits_does_not_reach_the_stores_of_a_forgotten_actor(
+    resting: Agent, bookshop: Server, tmp_path: Path, who: str, gate: threading.Event
+) -> None:
+    down = tmp_path / "down"  # the store "whole" is down
+    down.touch()
+    chat, provider = Chat(bookshop, resting.provider, actor=who), resting.provider
+    said, reply = f"I like tea.{chat.tag}", "Noted."
+    # TypeScript also tells the messages of the tool, without a text.
+    transcripts = [
+        TRANSCRIPT.format(said, text) for text in (reply, f"\nuser: \nassistant: {reply}")
+    ]
+    for transcript in transcripts:
+        provider.script(transcript, [Hold(gate), *FACTS])
+    add = Call("add_memory", {"entries": ["Tea is good."], "stores": ["facts"]})
+    assert chat.say("I like tea.", [add], [reply]).turn == 1
+    provider.wait("the extraction", lambda: bool(provider.calls_for(*transcripts)))
+    assert forget(resting, tmp_path, who)[0] == 1, "whole cannot erase"
+    down.unlink()
+    gate.set()
+    wait_for("a Healthy", lambda: ping(bookshop) == "Healthy")
+    erased, *later = notes(tmp_path, who)
+    assert erased == ["facts", "erased"]
+    texts = {said, reply, "Robin likes tea.", "Robin has a cat.", "Tea is good."}
+    assert {text for *_, text in later if text} == (set() if resting.store else texts)
 
 
 @pytest.fixture

@@ -64,7 +64,12 @@ FAULTS = [
         "    elif is_blank(text)",
         "    elif is_blank(turn.reply)",
     ),
-    Fault("a cut stream is a turn", TURN, "not (is_whole or stage.has_final_result)", "False"),
+    Fault(
+        "a cut stream is a turn",
+        TURN,
+        "not (is_whole or stage.has_final_result or is_over)",
+        "False",
+    ),
     Fault(
         "a reply that is cut by its length is a turn",
         TURN,
@@ -75,7 +80,7 @@ FAULTS = [
     Fault(
         "steps are not limited",
         "src/my_agent/harness/turn.py",
-        "Limits(turns=settings.max_steps)",
+        "Limits(turns=max(1, settings.max_steps - earlier))",
         "None",
     ),
     Fault(

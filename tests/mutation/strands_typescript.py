@@ -5,7 +5,7 @@ from tests.mutation.fault import Fault
 TURN = "src/harness/turn.ts"
 MESSAGES = "src/harness/messages.ts"
 STOPS = "stopReason !== 'endTurn' && stopReason !== 'stopSequence'"
-RUN = "      await turn.say(ending.text)\n    })"
+RUN = "      turn.output = ending.output\n    })"
 COMMIT = (
     "await stage.commit({ scope: 'agent', schema_version: '1.0', created_at: '', "
     "data: agent.takeSnapshot({ preset: 'session' }).data as never }, () => {})"
@@ -48,7 +48,12 @@ FAULTS = [
     Fault(
         "a filtered reply is a turn", TURN, STOPS, f"{STOPS} && stopReason !== 'contentFiltered'"
     ),
-    Fault("steps are not limited", TURN, "{ turns: runtime.settings.maxSteps }", "{}"),
+    Fault(
+        "steps are not limited",
+        TURN,
+        "{ turns: Math.max(1, runtime.settings.maxSteps - earlier) }",
+        "{}",
+    ),
     Fault(
         "the system prompt is stored with the session", TURN, ", exclude: ['systemPrompt'] }", " }"
     ),

@@ -151,7 +151,12 @@ FAULTS = [
 ]
 
 STRANDS = [
-    Fault("a denied call runs", ADAPTER, '"no" if reasons[id] else "yes"', '"yes"'),
+    Fault(
+        "a denied call runs",
+        APPROVAL,
+        "    reasons = answers.reasons_by_call\n",
+        "    reasons = dict.fromkeys(answers.reasons_by_call)\n",
+    ),
     Fault(
         "the state of the agent is not taken back",
         "src/my_agent/harness/sessions/sessions.py",

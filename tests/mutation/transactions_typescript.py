@@ -142,7 +142,12 @@ FAULTS = [
 ]
 
 STRANDS = [
-    Fault("a denied call runs", ADAPTER, "reason === null ? 'yes' : 'no'", "'yes'"),
+    Fault(
+        "a denied call runs",
+        APPROVAL,
+        "id.lastIndexOf('.')), reason)",
+        "id.lastIndexOf('.')), null)",
+    ),
     Fault(
         "the state of the agent is not taken back",
         SESSIONS,

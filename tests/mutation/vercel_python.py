@@ -72,7 +72,7 @@ FAULTS = [
         UNFINISHED,
         '    if reason not in {"stop", "tool_call", "content_filter"}:\n',
     ),
-    Fault("steps are not limited", TURN, "range(self.settings.max_steps)", "range(10**9)"),
+    Fault("steps are not limited", TURN, "range(earlier, self.settings.max_steps)", "range(10**9)"),
     Fault(
         "errors stay in their groups",
         TURN,

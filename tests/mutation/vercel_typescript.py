@@ -7,7 +7,7 @@ TURN, STREAMING, MESSAGES = (
     "src/harness/models/streaming.ts",
     "src/harness/messages.ts",
 )
-RUN = "    return stream(runtime, turn, staged, prompts)\n  })"
+RUN = "    return stream(runtime, stage, staged, prompts)\n  })"
 COMMIT = (
     "await stage.commit({ scope: 'agent', schema_version: '1.0', created_at: '', "
     "data: { messages: staged } }, () => {})"
@@ -59,9 +59,7 @@ FAULTS = [
         "if (!isOver || toolCalls.some((call) => !call.providerExecuted))",
         "if (!isOver)",
     ),
-    Fault(
-        "steps are not limited", TURN, "isStepCount(runtime.settings.maxSteps)", "isStepCount(1000)"
-    ),
+    Fault("steps are not limited", TURN, "isStepCount(stepsLeft)", "isStepCount(1000)"),
     Fault(
         "a chunk is emitted twice",
         TURN,

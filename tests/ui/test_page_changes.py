@@ -332,6 +332,36 @@ def test_an_answer_without_a_reply_is_unknown_until_the_server_says_so(waiting: 
     assert waiting.ran(number) == 1
 
 
+CHANGE = """() => {
+    const key = Object.keys(localStorage).find((name) => name.endsWith(': sessions'))
+    const [session, ...others] = JSON.parse(localStorage[key])
+    localStorage[key] = JSON.stringify([{ ...session, changed: 'elsewhere' }, ...others])
+}"""
+
+
+@pytest.mark.page_only
+def test_an_answer_is_shown_although_the_page_was_reading_the_turns(waiting: Waiting) -> None:
+    """Another tab has changed the session, so the page reads its turns again."""
+    gate, late = threading.Event(), list[Route]()
+    call = Call("delete_order", {"order_id": order()})
+    waiting.visitor.say(unique("Delete"), [call], ["All ", Hold(gate), "done."])
+    approve = waiting.page.get_by_role("button", name="Approve")
+    approve.wait_for()
+    other = waiting.visitor.context.new_page()
+    other.goto(f"{waiting.visitor.origin}/page.css")  # of the same origin
+    waiting.page.route("**/api/chat?id=*", lambda route: late.append(route))
+    other.evaluate(CHANGE)
+    while not late:
+        waiting.page.wait_for_timeout(20)
+    approve.click()
+    waiting.visitor.sees("All")
+    with waiting.page.expect_event("requestfinished", lambda it: "chat?id=" in it.url):
+        late[0].continue_()
+    gate.set()
+    waiting.visitor.committed(1)
+    waiting.visitor.sees("All done.")
+
+
 @pytest.mark.full
 def test_an_edit_that_waits(waiting: Waiting) -> None:
     talk(waiting.visitor, "Erste.", "Zweite.", "Dritte.")

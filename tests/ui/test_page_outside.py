@@ -17,7 +17,7 @@ from tests.conformance.server import Fleet, Server
 from tests.conformance.steps import HANG, Hold
 from tests.ui.chat_page import unique
 from tests.ui.test_page import pytest_generate_tests, server  # noqa: F401 (what pytest looks for)
-from tests.ui.test_page_changes import hasten, hear, said, talk
+from tests.ui.test_page_changes import echoed, edit, hasten, hear, said, talk
 from tests.ui.visitor import Visitor
 
 NAME = "agent.test"
@@ -143,6 +143,70 @@ def test_a_retry_without_an_answer_is_unknown_until_the_server_says_so(
     visitor.committed(1)
     expect(visitor.page.locator(".failure, .notice")).to_have_count(0)
     assert said(visitor.page) == [prompt, "Late but kept."]
+
+
+def fail(route: Route, type: str) -> None:
+    part = {"type": "error", "errorText": f"{type}: Retry later."}
+    body = f"data: {json.dumps(part)}\n\ndata: [DONE]\n\n"
+    route.fulfill(body=body, content_type="text/event-stream")
+
+
+@pytest.mark.page_only
+@pytest.mark.parametrize("type", ["store_unavailable", "turn_lost"])
+def test_a_turn_that_was_saved_although_it_failed_is_shown(
+    visitor: Visitor, server: Server, provider: Provider, type: str
+) -> None:
+    def lose(route: Route) -> None:
+        route.fetch()  # the server has committed the turn
+        fail(route, type)
+
+    visitor.page.route("**/api/chat", lose)
+    for text in (unique("new"), unique("edited")):
+        if text.startswith("new"):
+            visitor.type(text)
+        else:
+            edit(visitor.page, 0, text)
+        visitor.sees(f"You said: {text}")
+        visitor.committed(1)
+        expect(visitor.page.locator(".failure, .notice")).to_have_count(0)
+        assert said(visitor.page) == echoed(text) == visitor.kept(server)
+        assert len(provider.calls_for(text)) == 1
+
+
+@pytest.mark.page_only
+@pytest.mark.parametrize("how", ["new", "edited", "edited and tried again"])
+def test_a_turn_whose_save_is_late_is_unknown_until_the_server_says_so(
+    visitor: Visitor, server: Server, provider: Provider, how: str
+) -> None:
+    sent: list[object] = []
+
+    def lose(route: Route) -> None:
+        sent.append(json.loads(route.request.post_data or ""))
+        fail(route, "store_unavailable")
+
+    prompt = unique(how)
+    visitor.page.clock.install()
+    talk(visitor, "Before.")
+    visitor.page.route("**/api/chat", lose, times=1)
+    if how == "new":
+        visitor.type(prompt)
+    else:
+        edit(visitor.page, 0, prompt)
+    for _ in range(2):
+        visitor.sees("This turn may or may not have been saved.")
+        visitor.sees("The page keeps asking the server")
+        expect(visitor.page.get_by_text("this session is unchanged")).to_have_count(0)
+        hear(visitor)
+    server.send(sent[0], path="/api/chat").reply()
+    if how == "edited and tried again":
+        visitor.try_again()
+    else:
+        hasten(visitor)
+    expected = echoed(*(["Before."] if how == "new" else []), prompt)
+    visitor.committed(len(expected) // 2)
+    expect(visitor.page.locator(".failure, .notice")).to_have_count(0)
+    assert said(visitor.page) == expected == visitor.kept(server)
+    assert len(provider.calls_for(prompt)) == 1
 
 
 @pytest.mark.page_only
@@ -339,6 +403,45 @@ def test_a_browser_that_stores_nothing_is_no_secret(
     visitor.page.goto(f"{visitor.origin}/?full")
     talk(visitor, "One.", "Two.")
     expect(visitor.page.get_by_text("This browser cannot store data")).to_have_count(1)
+    visitor.leave()
+
+
+@pytest.mark.page_only
+def test_a_browser_that_stores_nothing_keeps_memories_and_times(
+    browser: Browser, server: Server, provider: Provider
+) -> None:
+    turn = {"turn": 1, "milliseconds": 1, "inputTokens": 30, "outputTokens": 2}
+    events: list[dict[str, object]] = [
+        {"type": "data-recalled", "data": ["Ada likes tea."]},
+        {"type": "text-start", "id": "t"},
+        {"type": "text-delta", "id": "t", "delta": "Tea."},
+        {"type": "finish", "messageMetadata": turn},
+    ]
+    text = {"type": "text", "text": "Tea."}
+    history = [
+        {"id": "m", "role": "user", "parts": [text]},
+        {"id": "m-reply", "role": "assistant", "parts": [text], "metadata": {"turn": 1}},
+    ]
+
+    def answer(route: Route) -> None:
+        body = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
+        if route.request.method == "GET":
+            route.fulfill(json=history)
+        else:
+            route.fulfill(body=body, content_type="text/event-stream")
+
+    visitor = Visitor(browser, server, provider)
+    full = "Storage.prototype.setItem = () => { throw new DOMException('full') }"
+    visitor.context.add_init_script(full)
+    visitor.page.route("**/api/chat*", answer)
+    visitor.page.goto(f"{visitor.origin}/?full")
+    visitor.type("Tea?")
+    visitor.committed(1)
+    events = [{"type": "error", "errorText": "model_failed: It failed."}]
+    visitor.page.get_by_role("button", name="Retry").click()
+    visitor.failed("model_failed")
+    visitor.sees("Recalled 1 from memory")
+    visitor.sees("30 tokens in, 2 out")
     visitor.leave()
 
 

@@ -5,10 +5,13 @@ import json
 import os
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from strands import Agent, ToolContext, tool
+from strands.hooks import BeforeToolCallEvent
+from strands.interventions import InterventionAction, Proceed
 from strands.vended_interventions.hitl import HumanInTheLoop
 
 from .harness import current_turn
@@ -17,6 +20,16 @@ from .model import build_model
 
 SYSTEM_PROMPT = "You are a helpful assistant. Answer briefly and in plain words."
 RUNS = Path(os.environ.get("HOME", "."), "runs")
+GATES = RUNS.with_name("gates")  # the tools that ask, by session, in place of ASKING
+ASKING = ["delete_order", "pay", "refund"]
+WITHOUT = os.environ.get("WITHOUT")  # the tool that a deployment has removed
+
+
+def asks(tool: str) -> bool:
+    """Whether a tool asks for an approval in this turn."""
+    with suppress(LookupError, OSError):  # no turn, or no gates
+        return tool in json.loads(GATES.read_text()).get(current_turn().session_id, ASKING)
+    return tool in ASKING
 
 
 def note(line: str) -> None:
@@ -148,10 +161,18 @@ def refund(order_id: str) -> str:
     return f"refunded {order_id}"
 
 
-FINAL_TOOLS = ["refund"]
+@tool
+def close_order(order_id: str) -> str:
+    """Close an order, which ends the turn."""
+    note(f"close_order {order_id}")
+    return f"closed {order_id}"
+
+
+FINAL_TOOLS = ["refund", "close_order"]
 TOOLS: list[Any] = [
     photo,
     refund,
+    close_order,
     report,
     delete_order,
     pay,
@@ -164,4 +185,19 @@ TOOLS: list[Any] = [
     summarize,
     remember,
 ]
-INTERVENTIONS = [HumanInTheLoop(allowed_tools=["*", "!delete_order", "!pay", "!refund"])]
+TOOLS = [tool for tool in TOOLS if tool.tool_name != WITHOUT]
+
+
+class Gate(HumanInTheLoop):
+    """Asks for an approval if the tool asks in this turn."""
+
+    async def before_tool_call(
+        self, event: BeforeToolCallEvent, **kwargs: Any
+    ) -> InterventionAction:
+        """Let other tools run."""
+        if not asks(event.tool_use["name"]):
+            return Proceed()
+        return await super().before_tool_call(event, **kwargs)
+
+
+INTERVENTIONS = [Gate()]

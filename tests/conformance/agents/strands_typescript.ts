@@ -1,11 +1,12 @@
 // The agent of this suite: tools that note their runs and know their turn.
 
 import { once } from 'node:events'
-import { appendFileSync, readFileSync } from 'node:fs'
+import { appendFileSync, existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-import { Agent, ImageBlock, TextBlock, tool } from '@strands-agents/sdk'
+import { Agent, type BeforeToolCallEvent, ImageBlock } from '@strands-agents/sdk'
+import { TextBlock, tool } from '@strands-agents/sdk'
 import { HumanInTheLoop } from '@strands-agents/sdk/vended-interventions/hitl'
 import { z } from 'zod'
 
@@ -16,6 +17,15 @@ import { buildModel } from './model.ts'
 export const SYSTEM_PROMPT = 'You are a helpful assistant. Answer briefly and in plain words.'
 
 const RUNS = join(process.env.HOME ?? '.', 'runs')
+const GATES = join(process.env.HOME ?? '.', 'gates') // the tools that ask, by session
+const ASKING = ['delete_order', 'pay', 'refund']
+const { WITHOUT } = process.env // the tool that a deployment has removed
+
+/** Whether a tool asks for an approval in this turn. */
+function asks(tool: string): boolean {
+  const gates = existsSync(GATES) ? JSON.parse(readFileSync(GATES, 'utf8')) : {}
+  return (gates[currentTurn().sessionId] ?? ASKING).includes(tool)
+}
 
 function note(line: string): void {
   appendFileSync(RUNS, `${line}\n`)
@@ -182,10 +192,21 @@ const refund = tool({
   },
 })
 
-export const FINAL_TOOLS = ['refund']
-export const TOOLS = [
+const closeOrder = tool({
+  name: 'close_order',
+  description: 'Close an order, which ends the turn.',
+  inputSchema: z.object({ order_id: z.string() }),
+  callback: ({ order_id }) => {
+    note(`close_order ${order_id}`)
+    return `closed ${order_id}`
+  },
+})
+
+export const FINAL_TOOLS = ['refund', 'close_order']
+const ALL = [
   photo,
   refund,
+  closeOrder,
   report,
   deleteOrder,
   pay,
@@ -198,5 +219,13 @@ export const TOOLS = [
   summarize,
   remember,
 ]
-const allowedTools = ['*', '!delete_order', '!pay', '!refund']
-export const INTERVENTIONS = [new HumanInTheLoop({ allowedTools })]
+export const TOOLS = ALL.filter(({ name }) => name !== WITHOUT)
+
+/** Asks for an approval if the tool asks in this turn. */
+class Gate extends HumanInTheLoop {
+  override async beforeToolCall(event: BeforeToolCallEvent) {
+    return asks(event.toolUse.name) ? super.beforeToolCall(event) : { type: 'proceed' as const }
+  }
+}
+
+export const INTERVENTIONS = [new Gate()]

@@ -5,6 +5,7 @@ import json
 import os
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,16 @@ from .model import build_model
 
 SYSTEM_PROMPT = "You are a helpful assistant. Answer briefly and in plain words."
 RUNS = Path(os.environ.get("HOME", "."), "runs")
+GATES = RUNS.with_name("gates")  # the tools that ask, by session, in place of ASKING
+ASKING = ["delete_order", "pay", "refund"]
+WITHOUT = os.environ.get("WITHOUT")  # the tool that a deployment has removed
+
+
+def asks(tool: str) -> bool:
+    """Whether a tool asks for an approval in this turn."""
+    with suppress(LookupError, OSError):  # no turn, or no gates
+        return tool in json.loads(GATES.read_text()).get(current_turn().session_id, ASKING)
+    return tool in ASKING
 
 
 def note(line: str) -> None:
@@ -47,14 +58,14 @@ except LookupError as error:
     print(f"outside a turn: {error}", file=sys.stderr, flush=True)
 
 
-@ai.tool(require_approval=True)
+@ai.tool
 async def delete_order(order_id: str) -> str:
     """Delete an order."""
     note(f"delete_order {order_id}")
     return f"deleted {order_id}"
 
 
-@ai.tool(require_approval=True)
+@ai.tool
 async def pay(amount: int | float, memo: str = "") -> str:
     """Pay an amount."""
     note(f"pay {json.dumps([amount, memo])}")
@@ -140,17 +151,36 @@ async def report(size: int, character: str = "~") -> str:
     return character * size
 
 
-@ai.tool(require_approval=True)
+@ai.tool
 async def refund(order_id: str) -> str:
     """Refund an order, which ends the turn."""
     note(f"refund {order_id}")
     return f"refunded {order_id}"
 
 
-FINAL_TOOLS = ["refund"]
+@ai.tool
+async def close_order(order_id: str) -> str:
+    """Close an order, which ends the turn."""
+    note(f"close_order {order_id}")
+    return f"closed {order_id}"
+
+
+FINAL_TOOLS = ["refund", "close_order"]
+
+
+class Gated(ai.AgentTool):
+    """A tool that asks for an approval in some turns."""
+
+    @property
+    def require_approval(self) -> bool:
+        """Whether it asks in this turn."""
+        return asks(self.name)
+
+
 TOOLS: list[Any] = [
     photo,
     refund,
+    close_order,
     report,
     delete_order,
     pay,
@@ -162,3 +192,4 @@ TOOLS: list[Any] = [
     wait_for_the_end,
     summarize,
 ]
+TOOLS = [Gated(**vars(tool)) for tool in TOOLS if tool.name != WITHOUT]

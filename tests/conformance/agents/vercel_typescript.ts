@@ -1,7 +1,7 @@
 // The agent of this suite: tools that note their runs and know their turn.
 
 import { once } from 'node:events'
-import { appendFileSync, readFileSync } from 'node:fs'
+import { appendFileSync, existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
@@ -15,6 +15,15 @@ import { buildModel } from './model.ts'
 export const SYSTEM_PROMPT = 'You are a helpful assistant. Answer briefly and in plain words.'
 
 const RUNS = join(process.env.HOME ?? '.', 'runs')
+const GATES = join(process.env.HOME ?? '.', 'gates') // the tools that ask, by session
+const ASKING = ['delete_order', 'pay', 'refund']
+const { WITHOUT } = process.env // the tool that a deployment has removed
+
+/** Whether a tool asks for an approval in this turn. */
+function asks(tool: string): boolean {
+  const gates = existsSync(GATES) ? JSON.parse(readFileSync(GATES, 'utf8')) : {}
+  return (gates[currentTurn().sessionId] ?? ASKING).includes(tool)
+}
 
 function note(line: string): void {
   appendFileSync(RUNS, `${line}\n`)
@@ -163,10 +172,20 @@ const refund = tool({
   },
 })
 
-export const FINAL_TOOLS = ['refund']
-export const TOOLS = {
+const closeOrder = tool({
+  description: 'Close an order, which ends the turn.',
+  inputSchema: z.object({ order_id: z.string() }),
+  execute: ({ order_id }) => {
+    note(`close_order ${order_id}`)
+    return `closed ${order_id}`
+  },
+})
+
+export const FINAL_TOOLS = ['refund', 'close_order']
+const ALL = {
   photo,
   refund,
+  close_order: closeOrder,
   report,
   delete_order: deleteOrder,
   pay,
@@ -178,5 +197,8 @@ export const TOOLS = {
   wait_for_the_end: waits,
   summarize,
 }
-const asked = 'user-approval'
-export const TOOL_APPROVAL = { delete_order: asked, pay: asked, refund: asked }
+export const TOOLS = Object.fromEntries(Object.entries(ALL).filter(([name]) => name !== WITHOUT))
+const gates = Object.keys(ALL).map((name) => {
+  return [name, () => (asks(name) ? 'user-approval' : 'not-applicable')]
+})
+export const TOOL_APPROVAL = Object.fromEntries(gates)

@@ -18,7 +18,7 @@ COUNTER = os.environ.get("COUNTER", "")
 def send(effect: Effect, name: str) -> str:
     """Count a call at the service."""
     body = json.dumps({"key": effect.key, "name": name}).encode()
-    with urllib.request.urlopen(f"{COUNTER}/calls", body, timeout=20) as response:
+    with urllib.request.urlopen(f"{COUNTER}/calls", body, timeout=60) as response:
         return str(json.load(response)["result"])
 
 

@@ -10,7 +10,8 @@ export type Schema = Record<string, unknown>
 /** The name, the description and the JSON Schema of a tool. */
 export type Declaration = [name: string, description: string, schema: unknown]
 
-export const CALL_ID = /^[a-zA-Z0-9_-]{1,40}$/ // OpenAI's maximum is 40 characters
+// OpenAI's maximum is 40 characters. The SDKs store calls by id on plain objects.
+export const CALL_ID = /^(?!__proto__$)[a-zA-Z0-9_-]{1,40}$/
 export const NAME = '[a-zA-Z0-9_-]{1,64}'
 export const PROPERTY_KEY = '[a-zA-Z0-9_.-]{1,64}'
 export const MAX_DESCRIPTION_CHARS = 1024

@@ -68,18 +68,27 @@ function maxConnections(maxTurns: number): number {
   return Math.min(256 + 4 * maxTurns, Math.floor(descriptors / 2) || Infinity)
 }
 
+/** Connections that end after the responses to their whole requests. */
+const refused = new WeakSet<Duplex>()
+
 /** Return the response in progress, if any. */
 function answerOn(socket: Duplex): ServerResponse | undefined {
   return (socket as { _httpMessage?: ServerResponse })._httpMessage
 }
 
 function refuse(error: NodeJS.ErrnoException, socket: Duplex): void {
-  const isLate = error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
-  const answer = answerOn(socket) // the response to an earlier request
-  if (isLate && answer?.req.complete) {
+  const answer = answerOn(socket) // the response to an earlier request, which ends first
+  if (answer?.req.complete) {
+    if (refused.has(socket)) return
+    refused.add(socket)
     // A client that does not read would keep its connection and the memory of its body.
-    if (answer.writableEnded) setTimeout(() => socket.destroy(), 1000)
-    return void answer.once('close', () => refuse(error, socket))
+    const clock = setInterval(() => answer.writableEnded && socket.destroy(), 1000)
+    answer.once('close', () => {
+      clearInterval(clock)
+      refused.delete(socket)
+      refuse(error, socket)
+    })
+    return
   }
   if (socket.writable && error.code !== 'ECONNRESET' && !answer?.headersSent) {
     const { type, status, message } = new AgentError(TYPES[error.code ?? ''] ?? 'invalid_request')

@@ -163,6 +163,7 @@ const ping: Handler = (_, response, runtime) => {
   const { turns } = runtime
   const isBusy = turns.tasks.size > 0 || runtime.isBusy
   const status = isBusy ? 'HealthyBusy' : 'Healthy'
+  if (turns.isDraining) response.setHeader('X-Draining', '1')
   send(response, { status, time_of_last_update: turns.since(status) })
 }
 

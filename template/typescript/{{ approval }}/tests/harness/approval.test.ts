@@ -75,6 +75,25 @@ describe('a call that needs an approval', () => {
     assert.match(JSON.stringify(await client.messages('ada')), /Not today\./)
   })
 
+  test('does not run when it is denied, even if its gate was lifted', async () => {
+    const { client, payments } = makeClient([PAY, reply('No.')])
+    const id = idOf(await client.say('Pay.', ADA))
+    payments.needsApproval = false
+    const denied = await answer(client, { deny: [{ id, reason: 'Not today.' }] })
+    assert.equal(denied.reply, 'No.')
+    assert.deepEqual(payments.paid, [])
+    assert.match(JSON.stringify(await client.messages('ada')), /Not today\./)
+  })
+
+  test('gets an error result when it is approved, if its tool is gone', async () => {
+    const { client, payments } = makeClient([PAY, reply('Done.')])
+    const id = idOf(await client.say('Pay.', ADA))
+    payments.isGone = true
+    const approved = await answer(client, { approve: [id] })
+    assert.equal(approved.reply, 'Done.')
+    assert.match(JSON.stringify(await client.messages('ada')), /error.*'pay'/)
+  })
+
   test('is dropped by a new prompt', async () => {
     const { client, payments } = makeClient([PAY])
     await client.say('Pay.', ADA)

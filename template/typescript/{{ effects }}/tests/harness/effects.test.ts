@@ -12,7 +12,7 @@ import { Effects } from '../../src/harness/effects/capability.ts'
 import { effects } from '../../src/harness/effects/commands.ts'
 import { EffectFunction, FUNCTIONS, register } from '../../src/harness/effects/functions.ts'
 import { Rejected } from '../../src/harness/effects/index.ts'
-import { type Index, Outbox, type Outcome } from '../../src/harness/effects/outbox.ts'
+import { Outbox, type Outcome } from '../../src/harness/effects/outbox.ts'
 import type { Call } from '../../src/harness/effects/records.ts'
 import type { EffectSettings } from '../../src/harness/effects/settings.ts'
 import type { SessionStore } from '../../src/harness/sessions/session_store.ts'
@@ -40,6 +40,7 @@ const SCHEDULED: Partial<Call> = {
   at: 0,
 }
 const BROKEN = fail(new Error('broken'))
+const CLAIM_SECONDS = 30
 
 let receiver: Receiver
 
@@ -70,9 +71,10 @@ function outboxOf({ runtime }: Client): Outbox {
   return runtime.capabilities.find((capability) => capability instanceof Effects)!.outbox
 }
 
-/** Return an index that takes processes for ended while `hasEnded` returns true. */
-function indexOf(hasEnded: () => boolean): Index {
-  return { add: async () => {}, remove: async () => {}, hasEnded: async () => hasEnded() }
+/** Show processes a later time, at which the claims of ended processes have ended. */
+function endClaims(context: TestContext): void {
+  const begin = Date.now()
+  context.mock.method(Date, 'now', () => begin + CLAIM_SECONDS * 1000)
 }
 
 /** Return a store that rejects a save after another save, as the stores of several processes do. */
@@ -180,7 +182,7 @@ describe('a scheduled call', () => {
     const client = makeClient([reply('Sent.')])
     const outbox = outboxOf(client)
     const added: string[] = []
-    outbox.index = { ...indexOf(() => true), add: async (id) => void added.push(id) }
+    outbox.index = { add: async (id) => void added.push(id), remove: async () => {} }
     const begin = outbox.begin.bind(outbox)
     context.mock.method(outbox, 'begin', (stage: Stage) => {
       stage.turn.kept.effects = { scheduled: [SCHEDULED], used: [] }
@@ -252,22 +254,26 @@ describe('a scheduled call', () => {
     await say(client)
     watchAgain()
     const other = restart(client)
-    outboxOf(other).index = indexOf(() => true)
+    endClaims(context)
     await say(other)
     await finish(other)
     assert.equal(receiver.count('send'), 1)
   })
 
-  test('is left to its process again when that process is back', async (context) => {
+  test('is left to its process when that process renews its claim', async (context) => {
     stopWatching(context)
-    const client = makeClient([SEND, reply('ok'), SEND, reply('ok')])
-    for (const session of ['s', 'other']) await client.say('Do it.', { session })
-    const other = restart(client)
-    let hasEnded = true
-    outboxOf(other).index = indexOf(() => hasEnded)
-    assert.equal(await outboxOf(other).step('s'), 0)
-    hasEnded = false
-    assert.ok(await outboxOf(other).step('other'))
+    const client = makeClient([SEND])
+    await say(client)
+    const other = outboxOf(restart(client))
+    endClaims(context)
+    const save = other.save.bind(other)
+    context.mock.method(other, 'save', async (id: string) => {
+      assert.equal(await outboxOf(client).step(id), 0) // renews the claim
+      await save(id)
+    })
+    assert.equal(await other.step('s'), 0)
+    assert.ok(await other.step('s'))
+    assert.deepEqual(receiver.calls, [])
   })
 
   test('is left to a command that runs it', async (context) => {
@@ -280,9 +286,7 @@ describe('a scheduled call', () => {
     receiver.gate = gate.promise
     const command = runCommand(client, 'run', 's')
     await until(() => receiver.begun === 1)
-    const other = restart(client)
-    outboxOf(other).index = indexOf(() => true) // a command has no heartbeat
-    const pause = await outboxOf(other).step('s')
+    const pause = await outboxOf(restart(client)).step('s')
     gate.resolve()
     await command
     assert.ok(pause)
@@ -483,7 +487,7 @@ describe('a call in the turn', () => {
     assert.equal(receiver.count('pay'), 2)
   })
 
-  test('of an ended process is reconciled', async () => {
+  test('of an ended process is reconciled', async (context) => {
     receiver.gate = new Promise(() => {})
     const client = makeClient([PAY, BROKEN])
     const response = say(client, 'k')
@@ -495,7 +499,7 @@ describe('a call in the turn', () => {
     await say(other, 'k1')
     assert.match(await stored(other), /may still be running/)
     assert.deepEqual(receiver.calls, [])
-    outboxOf(other).index = indexOf(() => true)
+    endClaims(context)
     await say(other, 'k')
     assert.equal(receiver.count('pay'), 1)
   })

@@ -21,7 +21,8 @@ import { serialize } from './sessions/sessions.ts'
 import type { CoreSettings } from './settings.ts'
 import { CALL_ID, INVALID_ARGUMENTS, MAX_QUOTED_CHARS, NAME, tooMany } from './tool_schemas.ts'
 
-const CALL_NAME = new RegExp(`^${NAME}$`)
+// The SDK counts calls by tool name on a plain object: `__proto__` would change all objects.
+const CALL_NAME = new RegExp(`^(?!__proto__$)${NAME}$`)
 
 type Execute = ConcurrentToolExecutor['execute']
 
@@ -351,7 +352,7 @@ function wellFormed(block: ToolResultBlock): ToolResultBlock {
 }
 
 /** Cut the texts of a tool's result to `maxChars` characters in total. */
-function cutResult(block: ToolResultBlock, maxChars: number): ToolResultBlock {
+export function cutResult(block: ToolResultBlock, maxChars: number): ToolResultBlock {
   const texts = block.content.map(textIn)
   const kept = cutTexts(texts, maxChars)
   if (kept === texts) return block

@@ -1,7 +1,8 @@
 // Runs the Strands agent of a turn on a copy of the session.
 
-import { AfterToolCallEvent, AfterToolsEvent, Agent, configureLogging } from '@strands-agents/sdk'
-import { MaxTokensError, Message, NullConversationManager, TextBlock } from '@strands-agents/sdk'
+import { AfterToolCallEvent, AfterToolsEvent, Agent, BeforeToolsEvent } from '@strands-agents/sdk'
+import { configureLogging, MaxTokensError, Message } from '@strands-agents/sdk'
+import { NullConversationManager, TextBlock, ToolResultBlock } from '@strands-agents/sdk'
 import type { ContentBlock, InterruptResponseContent, JSONValue } from '@strands-agents/sdk'
 import type { MessageData, ToolResultContent } from '@strands-agents/sdk'
 
@@ -11,7 +12,7 @@ import type { Turn, Usage } from './contract.ts'
 import { mustPause, pause, withinTime } from './deadline.ts'
 import { filesOf, toParts } from './file_parts.ts'
 import { causesOf, describe, log, placeOf } from './log.ts'
-import { checkMessages, marksOf, repairAnswers, textIn } from './messages.ts'
+import { checkMessages, cutResult, marksOf, repairAnswers, textIn } from './messages.ts'
 import type { Runtime } from './modules.ts'
 import type { Data as Kept, Stage, TurnAnswer } from './sessions/sessions.ts'
 import { AcceptedTypes } from './models/rejected_files.ts'
@@ -29,7 +30,10 @@ const SOURCES = ['hook:beforeToolCall', 'tool', 'middleware:executeTool']
 /** The interrupts of an agent in a snapshot. */
 export interface Interrupted {
   interrupts: Record<string, { name: string }>
-  pendingToolExecution: { assistantMessageData: MessageData }
+  pendingToolExecution: {
+    assistantMessageData: MessageData
+    completedToolResults: Record<string, ReturnType<ToolResultBlock['toJSON']>>
+  }
 }
 
 /** Run the agent for at most `seconds`; return the new snapshot and the messages of the turn. */
@@ -49,15 +53,19 @@ export async function answerTurn(
     await withinTime(seconds, turn.signal, async (stop) => {
       turn.signal = stop
       await stream(runtime, agent, stage)
+      if (turn.waiting.length > 0) return // a final tool ends the turn after the answers
       await turn.say(ending.text)
+      turn.output = ending.output
     })
-    turn.output = ending.output
   } finally {
     shortening.report()
     turn.count(usageOf(agent))
   }
   // Store no system prompt: each turn uses the current SYSTEM_PROMPT.
   const state = agent.takeSnapshot({ preset: 'session', exclude: ['systemPrompt'] })
+  if (turn.waiting.length > 0) {
+    cutPending(state.data.interrupts as unknown as Interrupted, runtime.settings.maxResultChars)
+  }
   const { scope, schemaVersion: schema_version, createdAt: created_at } = state
   checkMessages(messagesOf(state.data, turn).slice(stage.at), turn.waiting.length > 0)
   const snapshot = { scope, schema_version, created_at, data: state.data as unknown as Kept }
@@ -74,17 +82,23 @@ interface Ending {
 function endingOf(agent: Agent, names: readonly string[]): Ending {
   const ending: Ending = { text: '', output: undefined }
   const final = new Set<string>() // call ids
+  // A call that ran beside a waiting call has a result, but no AfterToolCallEvent.
+  agent.addHook(BeforeToolsEvent, ({ message }) => {
+    for (const block of message.content) {
+      if (block.type === 'toolUseBlock' && names.includes(block.name)) final.add(block.toolUseId)
+    }
+  })
   agent.addHook(AfterToolCallEvent, ({ toolUse, result }) => {
-    if (result.status === 'error') return
-    if (names.includes(toolUse.name)) final.add(toolUse.toolUseId)
-    if (toolUse.name !== OUTPUT_TOOL) return
+    if (toolUse.name !== OUTPUT_TOOL || result.status === 'error') return
     const [block] = result.content
     if (block?.type === 'jsonBlock') ending.output = block.json
     ending.text = JSON.stringify(ending.output)
   })
   agent.addHook(AfterToolsEvent, (event) => {
     const results = event.message.content.filter((block) => block.type === 'toolResultBlock')
-    const finalResults = results.filter(({ toolUseId }) => final.has(toolUseId))
+    const finalResults = results.filter(({ toolUseId, status }) => {
+      return final.has(toolUseId) && status !== 'error'
+    })
     const texts = finalResults.map(({ content }) => content.map(textIn).join('\n'))
     ending.text ||= texts.find((text) => !isBlank(text)) ?? ''
     if (ending.text) event.endTurn = ending.text
@@ -105,6 +119,14 @@ function messagesOf(data: Record<string, JSONValue>, turn: Turn): MessageData[] 
   if (turn.waiting.length === 0) return messages
   const { pendingToolExecution } = data.interrupts as unknown as Interrupted
   return [...messages, pendingToolExecution.assistantMessageData]
+}
+
+/** Cut the results of other calls in a waiting step, which the SDK stores uncut. */
+function cutPending({ pendingToolExecution }: Interrupted, maxChars: number): void {
+  const { completedToolResults: results } = pendingToolExecution
+  for (const [id, data] of Object.entries(results)) {
+    results[id] = cutResult(ToolResultBlock.fromJSON(data), maxChars).toJSON()
+  }
 }
 
 /** Return a new agent with a copy of the session. */
@@ -134,7 +156,10 @@ async function stream(runtime: Runtime, agent: Agent, stage: Stage): Promise<voi
   const stop = turn.signal
   const outputs = new Set<string>() // ids of output calls
   let size = 0
-  const limits = { turns: runtime.settings.maxSteps }
+  // The messages of a resumed turn lack its last step, which the SDK counts.
+  const steps = stage.data.messages.slice(stage.at) as MessageData[]
+  const earlier = steps.filter(({ role }) => role === 'assistant').length
+  const limits = { turns: Math.max(1, runtime.settings.maxSteps - earlier) }
   // A cancelSignal would keep listeners that a tool does not remove.
   stop.addEventListener('abort', () => agent.cancel())
   const input = (answers as InterruptResponseContent[] | undefined) ?? promptOf(stage)

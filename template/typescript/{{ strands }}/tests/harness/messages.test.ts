@@ -102,10 +102,18 @@ for (const id of ['__proto__', 'constructor']) {
   test(`a call with the id ${id} shows its arguments`, async () => {
     const { client, orders } = makeClient([toolCall('delete_orders', ADA, id)])
     const [call] = await client.takeTurn('Delete them.', 'ada')
-    assert.deepEqual(call, { id, name: 'delete_orders', input: { customer: 'ada' } })
+    assert.ok(isCall(call))
+    assert.deepEqual(call.input, { customer: 'ada' })
     assert.deepEqual(orders.deleted, ['ada'])
   })
 }
+
+test('a call of a tool named __proto__ changes no object', async () => {
+  const { client } = makeClient([toolCall('__proto__', '{}')])
+  const [, result] = await client.takeTurn('Delete them.', 'ada')
+  assert.match(JSON.stringify(result), /'__proto__' not found/)
+  assert.equal('callCount' in {}, false)
+})
 
 test('an invalid name runs no tool and becomes valid', async () => {
   const step = [toolCall('delete.orders', ADA, 'a'), toolCall('', ADA, 'b')]

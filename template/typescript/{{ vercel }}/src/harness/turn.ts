@@ -1,6 +1,6 @@
 // Runs the AI SDK agent of a turn on a copy of the session.
 
-import { generateText, isStepCount, Output } from 'ai'
+import { generateText, isStepCount, NoSuchToolError, Output } from 'ai'
 import type { FilePart, ModelMessage, StepResult, ToolSet } from 'ai'
 
 import { Shortening } from './models/context_length.ts'
@@ -23,6 +23,7 @@ type ToolOutput = {
   output?: unknown
   error?: unknown
 }
+type ContentPart = Exclude<ModelMessage['content'], string>[number]
 const DELTAS = new Set(['text-delta', 'reasoning-delta', 'tool-input-delta'])
 type Call = Parameters<typeof generateText>[0]
 type TurnOptions = Options &
@@ -42,7 +43,7 @@ export async function answerTurn(
   const prompts = new ShorterPrompts(shortening)
   const responses = await withinTime(seconds, turn.signal, (stop) => {
     turn.signal = stop
-    return stream(runtime, turn, staged, prompts)
+    return stream(runtime, stage, staged, prompts)
   }).finally(() => shortening.report())
   const turnMessages = prompts.cut([...staged.slice(at), ...responses])
   const isWaiting = turn.waiting.length > 0
@@ -66,7 +67,7 @@ function promptOf({ turn, repeatedFiles }: Stage): ModelMessage {
 /** Run the agent and return the messages of its replies. Throws AgentError. */
 async function stream(
   runtime: Runtime,
-  turn: Turn,
+  { turn, at }: Stage,
   staged: ModelMessage[],
   prompts: ShorterPrompts,
 ): Promise<ModelMessage[]> {
@@ -76,6 +77,8 @@ async function stream(
   const { output } = turn.request
   const final = output ? [] : FINAL_TOOLS
   const calls = new Calls(staged, options.tools, runtime.settings)
+  const { maxSteps } = runtime.settings
+  const stepsLeft = maxSteps - staged.slice(at).filter(({ role }) => role === 'assistant').length
   const accepted = new AcceptedTypes(runtime.fileTypes, turn.request.files)
   const failures: unknown[] = [] // of callbacks, whose errors the SDK drops
   let size = 0
@@ -122,13 +125,14 @@ async function stream(
   }
   let approved: [result: string, messages: readonly ModelMessage[]] | undefined
   try {
+    await failMissing(turn, options.tools, staged)
     const answer = await generateText({
       instructions: SYSTEM_PROMPT,
       toolApproval: TOOL_APPROVAL,
       messages: staged,
       toolCallConcurrency: runtime.settings.maxToolsAtOnce,
       stopWhen: [
-        isStepCount(runtime.settings.maxSteps),
+        isStepCount(stepsLeft),
         hasFailed,
         ({ steps }) => textOfFinal(final, steps.at(-1)) !== undefined,
       ],
@@ -143,11 +147,12 @@ async function stream(
         const all = step.messages // committed messages need no repair
         const newMessages = all.slice(staged.length)
         // The SDK runs approved calls before the first step, but calls `stopWhen` only after steps.
-        const result = step.stepNumber === 0 ? textOfApproved(final, newMessages) : undefined
+        const result = step.stepNumber === 0 ? textOfAnswered(final, all) : undefined
         if (result !== undefined) {
           approved = [result, newMessages]
-          throw new Error('an approved call ends the turn')
+          throw new Error('an answered call ends the turn')
         }
+        if (stepsLeft < 1) throw new AgentError('reply_incomplete', '', `${maxSteps} steps`)
         const mended = [...all.slice(0, staged.length), ...calls.mend(newMessages)]
         const more = await options.prepareStep?.({ ...step, messages: mended })
         const messages = more?.messages ? calls.mend(more.messages) : mended
@@ -202,15 +207,52 @@ function textOfFinal(names: readonly string[], step?: StepResult<ToolSet>): stri
   return texts.find((text) => !isBlank(text))?.toWellFormed()
 }
 
-/** Return the first text of approved calls of final tools. */
-function textOfApproved(names: readonly string[], messages: ModelMessage[]): string | undefined {
-  const parts = messages.flatMap(({ role, content }) => (role === 'tool' ? content : []))
-  const texts = parts.flatMap((part) => {
-    if (part.type !== 'tool-result' || !names.includes(part.toolName)) return []
+/** Return the first text of final tools in an answered step, in the order of the calls. */
+function textOfAnswered(names: readonly string[], messages: ModelMessage[]): string | undefined {
+  const texts = new Map<string, string>() // by call id
+  const last = messages.findLastIndex(({ role }) => role === 'assistant')
+  for (const part of messages.slice(last).flatMap(partsOf)) {
+    if (part.type === 'tool-call') texts.set(part.toolCallId, '')
+    if (part.type !== 'tool-result' || !names.includes(part.toolName)) continue
     const { output } = part
-    return output.type === 'text' || output.type === 'json' ? [textOf(output.value)] : []
+    const hasText = output.type === 'text' || output.type === 'json'
+    if (hasText) texts.set(part.toolCallId, textOf(output.value))
+  }
+  return [...texts.values()].find((text) => !isBlank(text))?.toWellFormed()
+}
+
+/** Return the parts of a message with a list of parts. */
+function partsOf({ content }: ModelMessage): readonly ContentPart[] {
+  return typeof content === 'string' ? [] : content
+}
+
+/** Add error results for approved calls of missing tools, for which the SDK adds none. */
+async function failMissing(
+  turn: Turn,
+  tools: Options['tools'],
+  staged: readonly ModelMessage[],
+): Promise<void> {
+  const answer = staged.at(-1)
+  if (answer?.role !== 'tool') return
+  const approved = answer.content.flatMap((part) => {
+    return part.type === 'tool-approval-response' && part.approved ? [part.approvalId] : []
   })
-  return texts.find((text) => !isBlank(text))?.toWellFormed()
+  const parts = staged.flatMap(partsOf)
+  const ids = parts.flatMap((part) => {
+    const isApproved = part.type === 'tool-approval-request' && approved.includes(part.approvalId)
+    return isApproved ? [part.toolCallId] : []
+  })
+  for (const part of parts) {
+    if (part.type !== 'tool-call' || !ids.includes(part.toolCallId)) continue
+    const { toolCallId, toolName } = part
+    if (tools[toolName]?.execute) continue
+    const availableTools = Object.keys(tools)
+    const { message: value } = new NoSuchToolError({ toolName, availableTools })
+    const output = { type: 'error-text' as const, value }
+    answer.content.push({ type: 'tool-result', toolCallId, toolName, output })
+    await turn.emit({ id: toolCallId, text: value, isError: true })
+    logFailure(tools, toolName, 'invalid call')
+  }
 }
 
 /** Return a tool's output as text. */

@@ -157,7 +157,10 @@ async def _ping(_: Request, runtime: Runtime) -> Response:
     is_busy = runtime.turns.tasks or any(it.is_busy for it in runtime.capabilities)
     status = "HealthyBusy" if is_busy else "Healthy"
     body = {"status": status, "time_of_last_update": runtime.turns.since(status)}
-    return JSONResponse(body, headers=contract.NO_SNIFF)
+    response = JSONResponse(body, headers=contract.NO_SNIFF)
+    if runtime.turns.is_draining:
+        response.headers["X-Draining"] = "1"
+    return response
 
 
 async def _invoke(runtime: Runtime, request: Request) -> Response:

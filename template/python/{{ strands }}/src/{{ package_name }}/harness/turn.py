@@ -139,7 +139,9 @@ async def _stream(agent: Agent, stage: Stage, settings: CoreSettings) -> None:
     result = None
     is_whole = False
     size = 0
-    limits = Limits(turns=settings.max_steps)
+    # The SDK counts the last step of a resumed turn.
+    earlier = sum(message["role"] == "assistant" for message in stage.resumed[:-1])
+    limits = Limits(turns=max(1, settings.max_steps - earlier))
     events = agent.stream_async(
         stage.answers or _prompt_of(stage),
         limits=limits,
@@ -177,8 +179,9 @@ async def _stream(agent: Agent, stage: Stage, settings: CoreSettings) -> None:
         turn.waiting = [use for use in uses if isinstance(use, ToolCall) and use.id in ids]
         if turn.waiting:
             return
-    # After an approval, a final tool ends the turn without a model call.
-    if result is None or not (is_whole or stage.has_final_result):
+    # After an approval, a final tool or MAX_STEPS ends the turn without a model call.
+    is_over = result is not None and result.stop_reason == "limit_turns"
+    if result is None or not (is_whole or stage.has_final_result or is_over):
         raise AgentError("model_failed", detail="the stream was cut")
     if result.stop_reason not in {"end_turn", "stop_sequence"}:
         # Do not log unknown reasons, which are provider text.

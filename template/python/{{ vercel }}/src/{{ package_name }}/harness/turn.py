@@ -168,7 +168,8 @@ class TurnAgent(ai.Agent):
 
     async def loop(self, context: ai.Context) -> AsyncGenerator[ai.events.AgentEvent]:
         max_calls = self.settings.max_tool_calls
-        for _ in range(self.settings.max_steps):
+        earlier = sum(message["role"] == "assistant" for message in self.stage.resumed)
+        for _ in range(earlier, self.settings.max_steps):
             answer = None
             reason = None
             while answer is None:

@@ -20,9 +20,9 @@ import {
   type Metadata,
   type Namespaces,
 } from './base.ts'
-import { eventSession, type Namespace } from './namespaces.ts'
+import { eventSession, type Namespace, ROOT } from './namespaces.ts'
 import { withRetries } from './retry_queue.ts'
-import { areWhole, ofStrategies, writtenTemplates } from './strategies.ts'
+import { areWhole, DEFAULT_TEMPLATE, ofStrategies, writtenTemplates } from './strategies.ts'
 
 const PAGE = 100 // maximum number of items per request or reply
 
@@ -106,7 +106,8 @@ export class AgentCore implements Omit<Memory, 'retrieve'> {
     const { strategies = [] } = await withRetries(() => this.describe())
     const declared = Object.keys(namespaces ?? {})
     const paths = declared.flatMap((template) => ofStrategies(template, strategies))
-    return [...paths, ...writtenTemplates(strategies)] // including namespaces not searched
+    // Turns do not search all of them. The last templates include deleted strategies.
+    return [...paths, ...writtenTemplates(strategies), ...declared, DEFAULT_TEMPLATE]
   }
 
   async createEvent(memoryEvent: MemoryEvent): Promise<void> {
@@ -178,8 +179,14 @@ export class AgentCore implements Omit<Memory, 'retrieve'> {
     }
   }
 
-  async paths(): Promise<string[]> {
-    return []
+  async paths(actor: string): Promise<string[]> {
+    const found = new Set<string>()
+    for await (const entries of this.entries(ROOT)) {
+      for (const path of entries.flatMap(([, paths]) => paths)) {
+        if (path.split('/').includes(actor)) found.add(path)
+      }
+    }
+    return [...found]
   }
 
   async deleteRecords(ids: readonly string[]): Promise<string[]> {

@@ -1,14 +1,13 @@
 // Approvals of pending tool calls, as a capability.
 
-import { Capability, type Options } from '../capability.ts'
+import { Capability } from '../capability.ts'
 import { AgentError, isBlank, type Turn, type TurnRequest, type TurnResult } from '../contract.ts'
 import { escapeInvisible } from '../log.ts'
 import type { Read } from '../modules.ts'
 import type { FrameworkSnapshot, Session, Stage, WaitingTurn } from '../sessions/sessions.ts'
 import type { CoreSettings, SettingsOf } from '../settings.ts'
-import * as adapter from './adapter.ts'
 import type { APPROVAL_SETTINGS } from './settings.ts'
-import { Answers, begin, byCall, findWaiting, wait } from './waiting.ts'
+import { Answers, begin, findWaiting, wait } from './waiting.ts'
 
 const NO_REASON = 'no reason given'
 const SHORT = 200 // maximum characters of arguments on the line of the question
@@ -60,11 +59,6 @@ export class Approval extends Capability<CoreSettings & SettingsOf<typeof APPROV
       reasons.set(id, /^\s*y(es)?\s*$/i.test(answer) ? null : reason)
     }
     return reasons.size > 0 ? new Answers({ sessionId, actor }, reasons) : undefined
-  }
-
-  /** Give the model the reasons of denials. */
-  override prepare({ request }: Turn, options: Options): void {
-    if (request instanceof Answers) adapter.prepare(byCall(request.reasons), options)
   }
 }
 

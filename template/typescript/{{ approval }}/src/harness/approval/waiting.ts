@@ -115,12 +115,13 @@ async function resume(
   turn.reply = waiting.reply
   turn.kept = waiting.kept ?? {}
   stage.answers = adapter.answers(waiting, byCall(reasons))
-  stage.data = { ...waiting.other, messages: [...stage.data.messages, ...waiting.messages] }
+  const other = adapter.withDenials(waiting, byCall(reasons))
+  stage.data = { ...other, messages: [...stage.data.messages, ...waiting.messages] }
   return stage
 }
 
 /** Return reasons by the model's call ids, without the suffix of the approval. */
-export function byCall(reasons: Reasons): Reasons {
+function byCall(reasons: Reasons): Reasons {
   const byId = new Map<string, string | null>()
   for (const [id, reason] of reasons) byId.set(id.slice(0, id.lastIndexOf('.')), reason)
   return byId

@@ -6,12 +6,15 @@ import { z } from 'zod'
 
 import { Capability, type Options } from '../../src/harness/capability.ts'
 
-/** Has the tool `pay`, which runs only if it is approved. */
+/** Has the tool `pay`, which runs only if it is approved, unless its gate is lifted. */
 export class Payments extends Capability {
   /** The amounts that were paid. */
   readonly paid: number[] = []
+  needsApproval = true
+  isGone = false
 
   override tools() {
+    if (this.isGone) return []
     const inputSchema = z.object({ amount: z.number() })
     const callback = ({ amount }: { amount: number }) => {
       this.paid.push(amount)
@@ -21,6 +24,6 @@ export class Payments extends Capability {
   }
 
   override prepare(_turn: unknown, options: Options): void {
-    Object.assign(options, { interventions: [new HumanInTheLoop()] })
+    if (this.needsApproval) Object.assign(options, { interventions: [new HumanInTheLoop()] })
   }
 }

@@ -170,7 +170,7 @@ export class TurnCalls {
     const seconds = call.until + SKEW_SECONDS - now()
     const mayRun = call.status === 'started' && call.owner !== outbox.id && seconds > 0
     if (outcome.status === 'removed') {
-      if (mayRun && !(await outbox.hasEnded(call.owner))) {
+      if (mayRun) {
         const message = `An earlier call of ${call.tool} may still be running. Repeat the turn`
         throw new Error(`${message} in ${Math.floor(seconds) + 1} seconds.`)
       }

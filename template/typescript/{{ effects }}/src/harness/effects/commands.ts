@@ -8,7 +8,7 @@ import { CommandError } from '../findings.ts'
 import { InProcess } from '../sessions/session_store.ts'
 import { Sessions, type Snapshot } from '../sessions/sessions.ts'
 import { Effects } from './capability.ts'
-import { COMMAND, now, type Outbox, type Outcome } from './outbox.ts'
+import { now, type Outbox, type Outcome } from './outbox.ts'
 import { Section, SKEW_SECONDS } from './records.ts'
 import type { EffectSettings } from './settings.ts'
 
@@ -192,7 +192,6 @@ async function withOutbox<T>(
   const capabilities = await app.loadCapabilities()
   const own = capabilities.find((capability) => capability instanceof Effects)!
   const { outbox, settings } = own
-  outbox.id = COMMAND + outbox.id
   for (const capability of capabilities) {
     const store = capability.sessionStore?.()
     if (!store || store instanceof InProcess) continue

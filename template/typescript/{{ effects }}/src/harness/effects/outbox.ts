@@ -19,8 +19,6 @@ import type { EffectSettings } from './settings.ts'
 const FIRST_PAUSE = 0.5 // seconds; each further pause is twice as long
 const MAX_PAUSE = 30
 const MAX_PAUSES = 10 // after failures of the store; later, the next opening continues
-/** The prefix of the id of a process that does not renew its owner key. */
-export const COMMAND = 'command-'
 const NOT_JSON = 'The call is done. Its result could not be recorded.'
 const TOO_LARGE = 'The result was too large to be recorded.'
 const MAX_REASON = 1000 // characters of a recorded failure
@@ -31,8 +29,6 @@ export interface Index {
   add(sessionId: string, seconds: number): Promise<void>
   /** Remove a session, unless another process has added it since. */
   remove(sessionId: string): Promise<void>
-  /** Whether a process has ended; false if this is unknown. */
-  hasEnded(owner: string): Promise<boolean>
 }
 
 /**
@@ -72,7 +68,7 @@ export interface Kept {
 /** The effects of a process. */
 export class Outbox {
   /** The id of this process, as an owner of calls. */
-  id = newId()
+  readonly id = newId()
   readonly settings: EffectSettings
   sessions!: Sessions
   index: Index | undefined
@@ -93,8 +89,8 @@ export class Outbox {
   readonly #working = new Set<string>()
   /** The sessions to watch when their worker ends. */
   readonly #again = new Set<string>()
-  /** The sessions whose next save claims their calls, and the process whose claim has ended. */
-  readonly #claims = new Map<string, string>()
+  /** The sessions whose next save claims their calls. */
+  readonly #claims = new Set<string>()
   /** The sessions whose calls this process has claimed. */
   readonly #owned = new Set<string>()
   readonly #reported = new Set<string>()
@@ -195,7 +191,7 @@ export class Outbox {
     const section = this.#read(id, records)
     const { fields } = section
     this.#merge(id, section)
-    const isForeign = section.isOfOther(this.id, now()) && this.#claims.get(id) !== fields.owner
+    const isForeign = section.isOfOther(this.id, now())
     if (!isForeign) {
       // A turn that is replaced or taken back must not have effects.
       const number = turn ? turn.number - 1 : last.turn
@@ -218,12 +214,6 @@ export class Outbox {
     }
     // The keys of later calls need its id.
     if (section.calls.length > 0 || NAME in records) records[NAME] = section.toJSON()
-  }
-
-  /** Whether another process is known to have ended. */
-  async hasEnded(owner: string): Promise<boolean> {
-    if (owner.startsWith(COMMAND)) return false
-    return (await this.index?.hasEnded(owner)) ?? false
   }
 
   /** Save the starts and outcomes of a session. Throws AgentError. */
@@ -429,7 +419,7 @@ export class Outbox {
     const { owner, until } = section.fields
     this.#merge(sessionId, section)
     const [next] = section.scheduled
-    const isForeign = section.isOfOther(this.id, now()) && !(await this.hasEnded(owner))
+    const isForeign = section.isOfOther(this.id, now())
     if (this.#outcomes.get(sessionId)?.size && (isForeign || !next)) {
       await this.save(sessionId)
       return 0
@@ -447,7 +437,7 @@ export class Outbox {
       return pause
     }
     await this.index?.add(sessionId, 2 * effectTimeoutSeconds)
-    this.#claims.set(sessionId, owner)
+    this.#claims.add(sessionId)
     try {
       await this.save(sessionId)
     } finally {

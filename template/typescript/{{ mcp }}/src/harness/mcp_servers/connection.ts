@@ -28,6 +28,8 @@ const PROXIES = ['HTTP_PROXY', 'HTTPS_PROXY', 'ALL_PROXY', 'NO_PROXY']
 const CERTIFICATES = ['SSL_CERT_FILE', 'SSL_CERT_DIR', 'REQUESTS_CA_BUNDLE', 'NODE_EXTRA_CA_CERTS']
 const PASSED_VARIABLES = [...PROXIES, ...PROXIES.map((name) => name.toLowerCase()), ...CERTIFICATES]
 
+const NO_OUTCOME = 'the connection was lost, so the outcome of the call is unknown'
+
 /** The server cannot be used; the message is the reason. */
 class ServerDown extends Error {}
 
@@ -75,6 +77,8 @@ class Connection {
   #client: Client | null = null
   #lastLine = ''
   #received = 0 // number of messages
+  #calls = 0 // number of running calls
+  #hasLostSession = false
   #problem = 'the connection was lost' // the reason for the end
   #group: number | null = null
 
@@ -100,6 +104,11 @@ class Connection {
     })
   }
 
+  /** Whether further calls need another connection. */
+  get isDown(): boolean {
+    return this.isOver || this.#hasLostSession
+  }
+
   /** Call a tool; return null if the server lost the session and did not run the call. */
   async call(
     name: string,
@@ -107,22 +116,29 @@ class Connection {
     signal: AbortSignal,
   ): Promise<CallToolResult | null> {
     const received = this.#received
+    this.#calls++
     try {
       const params = { name, arguments: args }
       return (await this.#client?.callTool(params, { ...UNLIMITED, signal })) ?? null
     } catch (error) {
       const { status } = error as { status?: number }
-      // Without a status, the server did not answer.
-      const isLost = error instanceof TypeError || status === 404
+      if (status === 404) {
+        this.#hasLostSession = true
+        return null
+      }
+      const isLost = error instanceof TypeError // the server did not answer
       if (!this.isOver && isLost) await this.close()
-      if (status === 404) return null
       const isDown = isLost || this.isOver
       if (!isDown && this.#received - received > MAX_MESSAGES) {
         // Close: the server would keep a CPU busy.
         this.#problem = `it sent more than ${MAX_MESSAGES} messages during a call`
         void this.close()
       }
-      throw isDown ? new ServerDown('the connection was lost') : error
+      throw isDown ? new ServerDown(NO_OUTCOME) : error
+    } finally {
+      this.#calls--
+      // Running calls keep their connection.
+      if (this.#hasLostSession && this.#calls === 0) void this.close()
     }
   }
 
@@ -217,7 +233,7 @@ class Connection {
   }
 
   #end(): void {
-    if (!this.isOver && this.isReady) this.#onLost(this.#problem)
+    if (!this.isDown && this.isReady) this.#onLost(this.#problem)
     this.isOver = true
   }
 
@@ -302,7 +318,7 @@ export class Server {
   }
 
   get #isDown(): boolean {
-    return this.#connection?.isOver ?? true
+    return this.#connection?.isDown ?? true
   }
 
   async #call(

@@ -39,11 +39,12 @@ export const RetrievalConfig = z
 export type NamespaceConfig = z.output<typeof NamespaceConfig>
 export type RetrievalConfig = z.output<typeof RetrievalConfig>
 export const DEFAULT = NamespaceConfig.parse({})
+export const BATCH_SIZE = 100
 
 /** The fields that all kinds of memory use. */
 export interface MemoryConfig {
   readonly retrieval_config?: RetrievalConfig | undefined
-  /** Maximum number of texts per event that joins several turns; undefined: no maximum. */
+  /** Maximum number of texts per event that joins several turns; undefined: BATCH_SIZE. */
   readonly batch_size?: number
   readonly extraction?: 'model' | 'none'
 }

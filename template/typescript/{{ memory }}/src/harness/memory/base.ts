@@ -127,11 +127,7 @@ export interface Memory {
   /** Yield the ids of all records in a namespace, page by page. */
   records(namespace: Namespace): AsyncIterable<string[]>
 
-  /**
-   * Return the namespaces that hold records and have the actor as a segment, in any order.
-   *
-   * Empty if the memory cannot list records outside the declared namespaces.
-   */
+  /** Return the namespaces that hold records and have the actor as a segment, in any order. */
   paths(actor: string): Promise<string[]>
 
   /** Delete a page of records, and return the ids that the memory reports as deleted. */

@@ -10,9 +10,13 @@ import { policyOf } from './policy.ts'
 
 const PLACEHOLDER = /\{(\w+)\}/
 const RENAMED = 'its file does not name this namespace: add it, and run this again'
+const UNCLEAR = 'they may belong to another actor or project: erase them yourself'
 const READ_ONLY = 'was not searched: it records no turns'
 const NO_ERASE = "it has no erase(actor): erase the actor's data there yourself"
 const MAX_LISTS = 10 // consecutive lists without a deletion
+const STRATEGY = '{memoryStrategyId}'
+// Other placeholders, such as a tenant, could separate two actors with the same id.
+const KNOWN = ['{actorId}', '{projectId}', '{sessionId}', STRATEGY]
 
 /** Erases an actor from all memories of an agent. */
 export class Erasure {
@@ -73,7 +77,9 @@ export class Erasure {
     await this.#attempt(`records ${where} in namespaces that its file does not name`, async () => {
       for (const path of (await memory.paths(actor)).toSorted()) {
         if (!isStray(path, scope.namespaces, templates, actor)) continue
-        report.could_not.push(`records in ${path} ${where}: ${RENAMED}`)
+        const found = actorsPlace(path, templates, this.#identity)
+        if (found instanceof Namespace) scope.namespaces.push(found)
+        else report.could_not.push(`records in ${path} ${where}: ${found}`)
       }
     })
     if (!collection.isErasable) {
@@ -233,6 +239,8 @@ export function erasureScope(
   const templates = identity.actor.includes('/') ? [] : [...new Set(templateList)]
   if (identity.actor.includes('/')) shared.push('an actor id with a / has no records')
   for (const template of templates) {
+    // The paths of its records name the strategies, including deleted ones.
+    if (template.includes(STRATEGY)) continue
     const part = actorsPart(template)
     if (!part) {
       shared.push(`records in ${template} are shared by all users`)
@@ -244,9 +252,6 @@ export function erasureScope(
     }
     if (part.includes('{projectId}')) {
       shared.push(`only records of project ${identity.projectId} are erased in ${template}`)
-    }
-    if (part.includes('{sessionId}')) {
-      shared.push(`only records of the listed sessions are erased in ${template}`)
     }
     for (const sessionId of part.includes('{sessionId}') ? sessions : ['']) {
       let namespace: Namespace
@@ -279,6 +284,33 @@ function isStray(
   return !templates.some((template) => mayBeOfOthers(place, template, actor))
 }
 
+/**
+ * Return the actor's part of a path, or the reason why its records remain.
+ *
+ * Every template that matches the start of the path must mean this actor.
+ */
+function actorsPlace(path: string, templates: readonly string[], identity: Who) {
+  const { actor, projectId } = identity
+  let place: Namespace | string = RENAMED
+  for (const template of templates) {
+    const part = actorsPart(template).replace(/\/\*$/, '')
+    const match = part ? new RegExp(`^${patternOf(part)}/`).exec(path) : null
+    if (!match) continue
+    const { actorId, projectId: project = projectId } = match.groups!
+    const namespace = new Namespace(match[0], true)
+    const isOwn = actorId === actor && project === projectId && part.split('/').every(isClear)
+    if (!isOwn || templates.some((other) => mayBeOfOthers(namespace, other, actor))) return UNCLEAR
+    place = namespace
+  }
+  return place
+}
+
+function isClear(segment: string): boolean {
+  const names = segment.match(/\{\w+\}/g) ?? []
+  // Two ids in a segment have no clear border.
+  return names.length < 2 && names.every((name) => KNOWN.includes(name))
+}
+
 /** Return the template cut after the segment with {actorId}, with /*; or ''. */
 function actorsPart(template: string): string {
   const segments = segmentsOf(template)
@@ -289,13 +321,18 @@ function actorsPart(template: string): string {
 /** Whether the template of another actor can resolve to a path in the namespace. */
 function mayBeOfOthers(namespace: Namespace, template: string, actor: string): boolean {
   const segments = segmentsOf(namespace.path)
-  let pattern = ''
   const prefix = segmentsOf(template).slice(0, segments.length).join('/')
-  for (const [index, part] of prefix.split(PLACEHOLDER).entries()) {
+  const match = new RegExp(`^${patternOf(prefix)}$`).exec(segments.join('/'))
+  return match !== null && match.groups?.actorId !== actor
+}
+
+/** Return the pattern of a template's paths, with the groups `actorId` and `projectId`. */
+function patternOf(template: string): string {
+  let pattern = ''
+  for (const [index, part] of template.split(PLACEHOLDER).entries()) {
     if (index % 2 === 0) pattern += part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
-    else if (part !== 'actorId') pattern += '[^/]+'
-    else pattern += pattern.includes('<actor>') ? '\\k<actor>' : '(?<actor>[^/]+)'
+    else if (part !== 'actorId' && part !== 'projectId') pattern += '[^/]+'
+    else pattern += pattern.includes(`<${part}>`) ? `\\k<${part}>` : `(?<${part}>[^/]+)`
   }
-  const match = new RegExp(`^${pattern}$`).exec(segments.join('/'))
-  return match !== null && match.groups?.actor !== actor
+  return pattern
 }

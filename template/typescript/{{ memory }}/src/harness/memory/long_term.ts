@@ -6,7 +6,7 @@ import { Capability, type Options } from '../capability.ts'
 import { secretRefs } from '../collections/backends.ts'
 import { Declarations } from '../collections/capability.ts'
 import { type Stock, unread } from '../collections/erasure.ts'
-import { DEFAULT, type MemoryConfig } from '../collections/memory_backend.ts'
+import { BATCH_SIZE, DEFAULT, type MemoryConfig } from '../collections/memory_backend.ts'
 import type { Collection } from '../collections/models.ts'
 import { unsetVariables } from '../collections/secrets.ts'
 import { AgentError, type Turn } from '../contract.ts'
@@ -241,7 +241,7 @@ export class LongTermMemory extends Capability<MemorySettings> implements Memori
       isRead: project.reads.includes(id),
       isWritable: project.isWritable(collection),
       isErasable: writeback.enabled,
-      batchSize: backend.batch_size ?? Infinity,
+      batchSize: backend.batch_size ?? BATCH_SIZE,
       extracts: backend.extraction === 'model',
       needsProject,
       projectId: needsProject ? this.settings.projectId : null,

@@ -32,6 +32,9 @@ export class Namespace {
   }
 }
 
+/** All namespaces. */
+export const ROOT = new Namespace('/', true)
+
 /**
  * Fill in the placeholders of a template; a final `/*` includes all namespaces below.
  *

@@ -7,12 +7,11 @@ import { CannotList, forEach, type Stock, unerasable } from '../collections/eras
 import { describe } from '../log.ts'
 import { type Memory, type MemoryCollection, MemoryUnavailable } from './base.ts'
 import { LocalMemory } from './local.ts'
-import { Namespace, segmentsOf } from './namespaces.ts'
+import { ROOT, segmentsOf } from './namespaces.ts'
 import type { MemoryPolicy } from './policy.ts'
 
 const PLACEHOLDER = /\{\w+\}/
 const PROJECT = '{projectId}'
-const ROOT = new Namespace('/', true)
 const SHARED = 'other projects may use this memory. If none does, add --unshared'
 const READ_ONLY = 'the collection is read-only here'
 const NO_ERASE = "erase the project's data there yourself"

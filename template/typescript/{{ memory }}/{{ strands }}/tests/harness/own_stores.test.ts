@@ -58,18 +58,22 @@ test('recording in an own store is retried until it succeeds', async () => {
   const recorder = new Recorder([])
   own.isDown = true
   const identity = { actor: 'ada', sessionId: 'first', projectId: null }
-  recorder.put('store own', identity, store.recording(MESSAGES, new OfflineModel()), 1)
+  const record = store.recording(MESSAGES, new OfflineModel(), async () => false)
+  recorder.put('store own', identity, record, 1)
   await until(() => own.attempts === 1)
   own.isDown = false
   await recorder.close(20)
   assert.deepEqual(own.received, [MESSAGES])
 })
 
-test('a late own store does not get a turn twice', async () => {
-  const own = new OwnStore()
-  const record = new GuardedStore(own, 1).recording(MESSAGES, new OfflineModel())
-  await Promise.all([record(), record()])
-  assert.deepEqual(own.received, [MESSAGES])
+test('a late own store does not get a turn twice, nor of an erased actor', async () => {
+  for (const isErased of [false, true]) {
+    const own = new OwnStore()
+    const store = new GuardedStore(own, 1)
+    const record = store.recording(MESSAGES, new OfflineModel(), async () => isErased)
+    await Promise.all([record(), record()])
+    assert.deepEqual(own.received, isErased ? [] : [MESSAGES])
+  }
 })
 
 test('the SDK cannot write to an own store', () => {

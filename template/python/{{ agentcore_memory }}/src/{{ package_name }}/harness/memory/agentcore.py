@@ -10,9 +10,9 @@ from ..collections.memory_backend import NamespaceConfig
 from ..collections.secrets import Secrets
 from .aws import Call, Clients, secret_of
 from .base import Entry, Event, MemoryCollection, MemoryUnavailable, Metadata, Namespaces
-from .namespaces import Namespace, event_session
+from .namespaces import ROOT, Namespace, event_session
 from .retry_queue import with_retries
-from .strategies import are_whole, of_strategies, written_templates
+from .strategies import DEFAULT_TEMPLATE, are_whole, of_strategies, written_templates
 
 PAGE = 100  # maximum number of items per request or reply
 
@@ -91,7 +91,8 @@ class AgentCore:
         memory = await with_retries(self.describe)
         declared = collection.namespaces or {}
         paths = [path for name in declared for path in of_strategies(name, memory)]
-        return [*paths, *written_templates(memory)]  # including namespaces that turns do not search
+        # Turns do not search all of them. The last templates include deleted strategies.
+        return [*paths, *written_templates(memory), *declared, DEFAULT_TEMPLATE]
 
     async def create_event(self, event: Event) -> None:
         payload = [
@@ -153,7 +154,10 @@ class AgentCore:
             yield [(id, paths) for id, paths in records if any(map(namespace.holds, paths))]
 
     async def paths(self, actor: str) -> list[str]:
-        return []
+        found = set[str]()
+        async for entries in self.entries(ROOT):
+            found.update(it for _, paths in entries for it in paths if actor in it.split("/"))
+        return [*found]
 
     async def delete_records(self, ids: list[str]) -> list[str]:
         records = [{"memoryRecordId": id} for id in ids]

@@ -7,6 +7,8 @@ from typing import Any
 from .namespaces import PLACEHOLDER
 
 STRATEGY = "{memoryStrategyId}"  # replaced first, with ids from the memory resource
+# The template of a strategy that names no namespace.
+DEFAULT_TEMPLATE = f"/strategies/{STRATEGY}/actors/{{actorId}}"
 
 
 def are_whole(templates: Collection[str] | None) -> bool:

@@ -75,10 +75,8 @@ class Approval(Capability):
         return Answers(request.session_id, "", actor=request.actor, reasons=reasons)
 
     def prepare(self, turn: Turn, options: dict[str, Any]) -> None:
-        """Make calls pending, or resume answered calls."""
-        request = turn.request
-        reasons = request.reasons_by_call if isinstance(request, Answers) else {}
-        adapter.prepare(reasons, options)
+        """Make calls pending."""
+        adapter.prepare(options)
 
 
 def _question(tool: str, values: Any) -> str:

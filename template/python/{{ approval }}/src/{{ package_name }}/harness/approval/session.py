@@ -123,7 +123,7 @@ async def _resume(session: Session, turn: Turn, answers: Answers, waiting: Waiti
     turn.texts = [waiting.reply]
     stage.answers = adapter.answers(waiting.other, reasons)
     stage.resumed = waiting.messages
-    stage.resumed_other = waiting.other
+    stage.resumed_other = adapter.with_denials(waiting.other, reasons)
     return stage
 
 

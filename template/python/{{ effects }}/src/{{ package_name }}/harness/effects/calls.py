@@ -159,7 +159,7 @@ class TurnCalls:
         seconds = call.until + SKEW_SECONDS - time.time()
         is_foreign = call.status == "started" and call.owner != outbox.id
         if outcome.status == "removed":
-            if is_foreign and seconds > 0 and not await outbox.has_ended(call.owner):
+            if is_foreign and seconds > 0:
                 message = f"An earlier call of {call.tool} may still be running. Repeat the turn"
                 raise RuntimeError(f"{message} in {int(seconds) + 1} seconds.")
             return

@@ -187,10 +187,7 @@ def _check_id(id: str) -> None:
 
 async def use_store(use: Use, own: Any, capabilities: list[Capability], ids: Iterable[str]) -> Any:
     """Return the result of `use` with the first session store of the capabilities."""
-    from .outbox import COMMAND
-
     settings: CoreSettings = own.settings
-    own.outbox.id = f"{COMMAND}{own.outbox.id}"
     for capability in capabilities:
         store = capability.session_store()
         if store is not None and not isinstance(store, InProcess):

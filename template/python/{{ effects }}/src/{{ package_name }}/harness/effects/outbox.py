@@ -28,7 +28,6 @@ log = logging.getLogger(__name__)
 FIRST_PAUSE = 0.5  # seconds; each further pause is twice as long
 MAX_PAUSE = 30.0
 MAX_PAUSES = 10  # after failures of the store; later, the next opening of the session continues
-COMMAND = "command-"  # the prefix of the id of a process that does not renew its owner key
 NOT_JSON = "The call is done. Its result could not be recorded."
 TOO_LARGE = "The result was too large to be recorded."
 MAX_REASON = 1000  # characters of a recorded failure
@@ -42,9 +41,6 @@ class Index(Protocol):
 
     async def remove(self, session_id: str) -> None:
         """Remove a session, unless another process has added it since."""
-
-    async def has_ended(self, owner: str) -> bool:
-        """Whether a process has ended; False if this is unknown."""
 
 
 @dataclass(frozen=True)
@@ -110,8 +106,7 @@ class Outbox:
         self.workers: dict[str, asyncio.Task[None]] = {}
         self._is_working: set[str] = set()
         self._again: set[str] = set()  # sessions to watch when their worker ends
-        # The sessions whose next save claims their calls, and the process that had the claim.
-        self._claims: dict[str, str] = {}
+        self._claims = set[str]()  # the sessions whose next save claims their calls
         self._owned: set[str] = set()
         self._closing = asyncio.Event()
         self._reported: set[str] = set()
@@ -186,7 +181,7 @@ class Outbox:
         section = self._read(id, records)
         self._merge(id, section)
         now = time.time()
-        is_foreign = section.is_of_other(self.id, now) and section.owner != self._claims.get(id)
+        is_foreign = section.is_of_other(self.id, now)
         if not is_foreign:
             # A turn that is replaced or taken back must not have effects.
             number = turn.number - 1 if turn else last["turn"]
@@ -208,12 +203,6 @@ class Outbox:
             self._owned.add(id)
         if section.calls or NAME in records:  # the keys of later calls need its id
             records[NAME] = section.model_dump(exclude_defaults=True)
-
-    async def has_ended(self, owner: str) -> bool:
-        """Whether another process is known to have ended."""
-        if self.index is None or owner.startswith(COMMAND):
-            return False
-        return await self.index.has_ended(owner)
 
     async def save(self, session_id: str) -> None:
         """Save the starts and outcomes of a session. Raises AgentError.
@@ -400,8 +389,7 @@ class Outbox:
         outcomes = self.outcomes.get(session_id)
         waiting = section.scheduled
         now = time.time()
-        is_other = section.is_of_other(self.id, now)
-        is_foreign = is_other and not await self.has_ended(section.owner)
+        is_foreign = section.is_of_other(self.id, now)
         if outcomes and (is_foreign or not waiting):
             await self.save(session_id)
             return 0
@@ -413,11 +401,11 @@ class Outbox:
         if section.owner != self.id or section.until < now + self.settings.effect_timeout_seconds:
             if self.index:
                 await self.index.add(session_id, 2 * self.settings.effect_timeout_seconds)
-            self._claims[session_id] = section.owner
+            self._claims.add(session_id)
             try:
                 await self.save(session_id)
             finally:
-                del self._claims[session_id]
+                self._claims.remove(session_id)
             return 0
         pause = await self._try(session_id, snapshot["app_data"]["actor"], waiting[0])
         if pause and self.outcomes.get(session_id):  # the claim may end during the pause

@@ -45,6 +45,8 @@ PASSED_VARIABLES = (*PROXIES, *(name.lower() for name in PROXIES), *CERTIFICATES
 # Messages of the SDK itself, for a lost connection and for a response without a message.
 LOST_CONNECTION = {"Connection closed", "SSE stream ended without a response"}
 NO_MESSAGE = {"Not Found", "Server returned an error response", "Session terminated"}
+NO_OUTCOME = "the connection was lost, so the outcome of the call is unknown"
+LOST_SESSION = object()  # the data of the error of a call that did not run
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,9 @@ class Connection:
 
     def __init__(self, declared: Declaration, seconds: int, on_tools: OnTools) -> None:
         self._declared = declared
-        self._status = 0
+        self._status = 0  # of the last failed request
+        self._rejected = set[object]()  # the ids of calls whose session the server did not know
+        self._calls = 0  # number of running calls
         self._last_line = ""
         self._reader = Thread()
         self._seconds = seconds
@@ -95,34 +99,45 @@ class Connection:
         self._group = 0  # process group of the server
         self._received = 0  # number of messages
         self.problem = "the connection was lost"  # the reason for the end
+        self.has_lost_session = False
         self.over = asyncio.Event()
         loop = asyncio.get_running_loop()
         self.tools: asyncio.Future[list[Tool]] = loop.create_future()
         self.task = asyncio.create_task(self._run())
         loop.call_later(seconds, self._time_out)
 
+    @property
+    def is_down(self) -> bool:
+        """Whether further calls need another connection."""
+        return self.has_lost_session or self.over.is_set()
+
     async def call(self, name: str, arguments: dict[str, Any]) -> "mcp_types.CallToolResult | None":
         """Call a tool; return None if the server lost the session and did not run the call."""
-        self._status = 0
+        from mcp.shared.exceptions import MCPError
+
         received = self._received
+        self._calls += 1
         work = asyncio.create_task(self._client.call_tool(name, arguments))
         try:
             await asyncio.wait({work, self.task}, return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
-                raise ServerDown("the connection was lost")
+                raise ServerDown(NO_OUTCOME)
             return work.result()
         except asyncio.CancelledError:
             if self._received - received > MAX_MESSAGES:  # close: the server would keep a CPU busy
                 self.problem = f"it sent more than {MAX_MESSAGES} messages during a call"
                 self.over.set()
             raise
-        except Exception:
-            if self._status != 404:
+        except MCPError as error:
+            if error.data is not LOST_SESSION:
                 raise
-            self.over.set()
+            self.has_lost_session = True
             return None
         finally:
             work.cancel()
+            self._calls -= 1
+            if self.has_lost_session and self._calls == 0:  # running calls keep their connection
+                self.over.set()
 
     def close(self) -> None:
         """Begin to close the connection."""
@@ -226,8 +241,16 @@ class Connection:
                     self._received += 1
                     message = _recover(received)
                     _loosen(message)
+                    self._mark(message)
                     await sender.send(message)
         self.over.set()
+
+    def _mark(self, message: Any) -> None:
+        """Mark the error of a call that the server did not run."""
+        answer = getattr(message, "message", None)
+        error = getattr(answer, "error", None)
+        if error is not None and getattr(answer, "id", None) in self._rejected:
+            error.data = LOST_SESSION
 
     async def _guard(self, request: "httpx2.Request") -> None:
         """Reject redirects to other hosts, which would get headers and arguments."""
@@ -238,9 +261,14 @@ class Connection:
             raise ConnectionError("a redirect to another host")
 
     async def _inspect(self, response: "httpx2.Response") -> None:
-        """Store the status of a failed request; replace lone surrogates in a JSON body."""
-        if response.request.method == "POST" and response.status_code >= 300:
+        """Note a failed request; replace lone surrogates in a JSON body."""
+        request = response.request
+        if request.method == "POST" and response.status_code >= 300:
             self._status = response.status_code
+            if response.status_code == 404:
+                sent = json.loads(await request.aread())
+                if sent.get("method") == "tools/call":
+                    self._rejected.add(sent["id"])
         read = response.aread
 
         async def well_formed_body() -> bytes:
@@ -307,14 +335,14 @@ class Server:
     async def connect(self) -> Connection:
         """Return the connection, opened if needed. Raises ServerDown."""
         connection = self._connection
-        if connection is None or connection.over.is_set():
+        if connection is None or connection.is_down:
             connection = self._start_connection()
         await asyncio.shield(connection.tools)
         return connection
 
     def retry(self) -> None:
         """Reconnect a server that is down, at most every RETRY_SECONDS."""
-        is_down = self._connection is None or self._connection.over.is_set()
+        is_down = self._connection is None or self._connection.is_down
         elapsed = time.monotonic() - self._last_attempt
         if is_down and not self.declared.problem and elapsed >= RETRY_SECONDS:
             self._start_connection()
@@ -335,7 +363,7 @@ class Server:
             raise ConnectionError(f"{server} is down: {error}.") from None
         except MCPError as error:
             if error.message in LOST_CONNECTION:
-                raise ConnectionError(f"{server} is down: the connection was lost.") from None
+                raise ConnectionError(f"{server} is down: {NO_OUTCOME}.") from None
             raise ToolFailed(f"{server}: {_cut(error.message)}") from None
         except Exception as error:  # the SDK raises various errors for an invalid answer
             raise ToolFailed(f"{server} sent an invalid answer.") from error
@@ -358,9 +386,13 @@ class Server:
         self._connection = connection = Connection(self.declared, self._seconds, self._update_tools)
         self._tasks.add(connection.task)
         connection.task.add_done_callback(self._tasks.discard)
-        connection.task.add_done_callback(lambda _: self._report(connection.problem))
+        connection.task.add_done_callback(lambda _: self._ended(connection))
         connection.tools.add_done_callback(self._connected)
         return connection
+
+    def _ended(self, connection: Connection) -> None:
+        if not connection.has_lost_session:  # otherwise, the call has connected again
+            self._report(connection.problem)
 
     def _connected(self, listed: "asyncio.Future[list[Tool]]") -> None:
         if error := listed.exception():

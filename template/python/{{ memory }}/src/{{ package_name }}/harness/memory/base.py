@@ -130,10 +130,7 @@ class Memory(Protocol):
         """Yield the records in a namespace with their paths, page by page."""
 
     async def paths(self, actor: str) -> list[str]:
-        """Return the namespaces that hold records and have the actor as a segment, in any order.
-
-        Empty if the memory cannot list records outside the declared namespaces.
-        """
+        """Return the namespaces that hold records and have the actor as a segment, in any order."""
 
     async def delete_records(self, ids: list[str]) -> list[str]:
         """Delete a page of records, and return the ids that the memory reports as deleted."""

@@ -16,9 +16,13 @@ from .namespaces import PLACEHOLDER, Namespace, Who, resolve
 NO_STORE = "no session store was searched: sessions are in process memory"
 LATER = "running turns and turns in the queue are recorded later: run this again after they finish"
 RENAMED = "its file does not name this namespace: add it, and run this again"
+UNCLEAR = "they may belong to another actor or project: erase them yourself"
 READ_ONLY = "was not searched: it records no turns"
 NO_ERASE = "it has no erase(actor): erase the actor's data there yourself"
 MAX_LISTS = 10  # consecutive lists without a deletion
+STRATEGY = "{memoryStrategyId}"
+# Other placeholders, such as a tenant, could separate two actors with the same id.
+KNOWN = {"actorId", "projectId", "sessionId", "memoryStrategyId"}
 
 
 @dataclass
@@ -123,9 +127,13 @@ class Erasure:
         namespaces = list(scope.namespaces.values())
         with self._attempt(f"records {where} in namespaces that its file does not name"):
             for path in sorted(await memory.paths(self.report.actor)):
-                if _is_stray(path, namespaces, templates, self.report.actor):
-                    failure = f"records in {path} {where}"
-                    report.could_not.append(f"{failure}: {RENAMED}")
+                if not _is_stray(path, namespaces, templates, self.report.actor):
+                    continue
+                found = _actors_place(path, templates, self._identity)
+                if isinstance(found, Namespace):
+                    namespaces.append(found)
+                else:
+                    report.could_not.append(f"records in {path} {where}: {found}")
         if not collection.is_erasable:
             with self._attempt(f"events {where}"):
                 if await self._has_any(memory, sessions, namespaces):
@@ -250,6 +258,8 @@ def erasure_scope(templates: Iterable[str], identity: Who, sessions: list[str]) 
         scope.shared.append("an actor id with a / has no records")
         return scope
     for template in templates:
+        if STRATEGY in template:
+            continue  # the paths of its records name the strategies, including deleted ones
         part = _actors_part(template)
         if not part:
             scope.shared.append(f"records in {template} are shared by all users")
@@ -261,8 +271,6 @@ def erasure_scope(templates: Iterable[str], identity: Who, sessions: list[str]) 
             scope.shared.append(
                 f"only records of project {identity.project_id} are erased in {template}"
             )
-        if "{sessionId}" in part:
-            scope.shared.append(f"only records of the listed sessions are erased in {template}")
         for session in sessions if "{sessionId}" in part else [""]:
             try:
                 namespace = resolve(part, replace(identity, session_id=session))
@@ -286,6 +294,33 @@ def _is_stray(
     return not any(_may_be_of_others(place, template, actor) for template in templates)
 
 
+def _actors_place(path: str, templates: list[str], identity: Who) -> Namespace | str:
+    """Return the actor's part of a path, or the reason why its records remain.
+
+    Every template that matches the start of the path must mean this actor.
+    """
+    place: Namespace | str = RENAMED
+    for template in templates:
+        part = _actors_part(template).removesuffix("/*")
+        match = re.match(f"{_pattern(part)}/", path) if part else None
+        if match is None:
+            continue
+        place = Namespace(match[0], is_subtree=True)
+        if (
+            match["actorId"] != identity.actor
+            or match.groupdict().get("projectId") not in (None, identity.project_id)
+            or not all(map(_is_clear, part.split("/")))
+            or any(_may_be_of_others(place, other, identity.actor) for other in templates)
+        ):
+            return UNCLEAR
+    return place
+
+
+def _is_clear(segment: str) -> bool:
+    names = PLACEHOLDER.findall(segment)
+    return len(names) < 2 and KNOWN.issuperset(names)  # two ids in a segment have no clear border
+
+
 def _actors_part(template: str) -> str:
     """Return the template cut after the segment with {actorId}, with /*; or ""."""
     segments = template.strip("/").split("/")
@@ -297,13 +332,18 @@ def _actors_part(template: str) -> str:
 def _may_be_of_others(namespace: Namespace, template: str, actor: str) -> bool:
     """Whether the template of another actor can resolve to a path in the namespace."""
     prefix = template.strip("/").split("/")[: namespace.path.count("/") - 1]
+    match = re.fullmatch(_pattern("/".join(prefix)), namespace.path.strip("/"))
+    return match is not None and match.groupdict().get("actorId") != actor
+
+
+def _pattern(template: str) -> str:
+    """Return the pattern of a template's paths, with the groups `actorId` and `projectId`."""
     pattern = ""
-    for index, part in enumerate(PLACEHOLDER.split("/".join(prefix))):
+    for index, part in enumerate(PLACEHOLDER.split(template)):
         if index % 2 == 0:
             pattern += re.escape(part)
-        elif part != "actorId":
+        elif part not in ("actorId", "projectId"):
             pattern += "[^/]+"
         else:
-            pattern += "(?P=actor)" if "<actor>" in pattern else "(?P<actor>[^/]+)"
-    match = re.fullmatch(pattern, namespace.path.strip("/"))
-    return match is not None and match.groupdict().get("actor") != actor
+            pattern += f"(?P={part})" if f"<{part}>" in pattern else f"(?P<{part}>[^/]+)"
+    return pattern

@@ -34,6 +34,9 @@ class Namespace:
         return path.startswith(self.path) if self.is_subtree else path == self.path
 
 
+ROOT = Namespace("/", is_subtree=True)
+
+
 def resolve(template: str, identity: Who) -> Namespace:
     """Fill in the placeholders of a template; a final `/*` includes all namespaces below.
 

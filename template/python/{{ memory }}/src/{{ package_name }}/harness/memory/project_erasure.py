@@ -13,11 +13,10 @@ from ..collections.erasure import CannotList, Stock, for_each, unerasable
 from ..log import describe
 from .base import Memory, MemoryCollection, MemoryUnavailable
 from .local import LocalMemory
-from .namespaces import PLACEHOLDER, Namespace, Who
+from .namespaces import PLACEHOLDER, ROOT, Who
 from .policy import MemoryPolicy
 
 PROJECT = "{projectId}"
-ROOT = Namespace("/", is_subtree=True)
 SHARED = "other projects may use this memory. If none does, add --unshared"
 READ_ONLY = "the collection is read-only here"
 NO_ERASE = "erase the project's data there yourself"

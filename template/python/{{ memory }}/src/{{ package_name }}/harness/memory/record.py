@@ -99,6 +99,10 @@ class Recorder:
         )
         queue.put(identity, QueueItem(attempt, size))
 
+    async def is_forgotten(self, actor: str, started_at: datetime) -> bool:
+        """Whether `forget` erased an actor after a turn began; False without a session store."""
+        return self._is_forgotten is not None and await self._is_forgotten(actor, started_at)
+
     async def close(self, seconds: float) -> None:
         """Send waiting turns within `seconds`; the log reports lost turns."""
         self._send_batches()
@@ -213,7 +217,7 @@ class Recorder:
 
     async def _not_forgotten(self, actor: str, turns: list[RecordedTurn]) -> list[RecordedTurn]:
         """Return the turns that began after `forget` erased the actor; all without an erasure."""
-        if self._is_forgotten and turns and await self._is_forgotten(actor, turns[0][1]):
+        if turns and await self.is_forgotten(actor, turns[0][1]):
             return await self._not_forgotten(actor, turns[1:])
         return turns
 

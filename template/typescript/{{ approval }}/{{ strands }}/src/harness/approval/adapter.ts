@@ -1,9 +1,7 @@
 // Approvals of Strands Agents: interrupts of HumanInTheLoop, or of tools and hooks.
 
-import { AfterToolCallEvent, InterruptResponseContent } from '@strands-agents/sdk'
-import { type LocalAgent, type Plugin, TextBlock, ToolResultBlock } from '@strands-agents/sdk'
+import { InterruptResponseContent, TextBlock, ToolResultBlock } from '@strands-agents/sdk'
 
-import type { Options } from '../capability.ts'
 import { type Interrupted, interruptsOf } from '../turn.ts'
 
 type Reasons = ReadonlyMap<string, string | null>
@@ -20,21 +18,22 @@ export function answers({ other }: Waiting, reasons: Reasons): InterruptResponse
   })
 }
 
-/** Return the person's reasons to the model as results of denied calls. */
-export function prepare(reasons: Reasons, options: Options): void {
-  const remaining = new Map(reasons)
-  const plugin: Plugin = {
-    name: 'denials',
-    initAgent(agent: LocalAgent) {
-      agent.addHook(AfterToolCallEvent, (event) => {
-        const { toolUseId, status } = event.result
-        const reason = remaining.get(toolUseId)
-        remaining.delete(toolUseId) // models may reuse an id for a later call
-        if (!reason) return
-        const content = [new TextBlock(`Denied by a person: ${reason}`)]
-        event.result = new ToolResultBlock({ toolUseId, status, content })
-      })
-    },
-  }
-  options.plugins = [...((options.plugins as Plugin[] | undefined) ?? []), plugin]
+/**
+ * Return the framework's state with a result for each denied call, which then never runs.
+ *
+ * The SDK calls no gate for a call with a result: the gate of a new deployment may let it run.
+ */
+export function withDenials({ other }: Waiting, reasons: Reasons): object {
+  const { interrupts: state } = other as { interrupts: Interrupted }
+  const pending = state.pendingToolExecution
+  const denials = [...reasons].flatMap(([toolUseId, reason]) => {
+    if (reason === null) return []
+    const content = [new TextBlock(`Denied by a person: ${reason}`)]
+    const result = new ToolResultBlock({ toolUseId, status: 'error', content })
+    return [[toolUseId, result.toJSON()] as const]
+  })
+  const results = [...Object.entries(pending.completedToolResults), ...denials]
+  const completedToolResults = Object.fromEntries(results)
+  const pendingToolExecution = { ...pending, completedToolResults }
+  return { ...other, interrupts: { ...state, pendingToolExecution } }
 }

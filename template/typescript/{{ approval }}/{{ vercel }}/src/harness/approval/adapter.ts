@@ -2,11 +2,9 @@
 
 import type { ModelMessage, ToolApprovalRequest, ToolApprovalResponse, ToolModelMessage } from 'ai'
 
-import type { Options } from '../capability.ts'
-
 type Reasons = ReadonlyMap<string, string | null>
-/** The messages of a pending turn. */
-type Waiting = { readonly messages: readonly unknown[] }
+/** The messages of a pending turn, and the framework's remaining state. */
+type Waiting = { readonly messages: readonly unknown[]; readonly other: object }
 type Part = ToolApprovalRequest | { type: 'text' } // or another part
 
 /** Return the message that resumes the turn. */
@@ -27,5 +25,7 @@ export function answers({ messages }: Waiting, reasons: Reasons): ToolModelMessa
   return { role: 'tool', content: answered }
 }
 
-/** Do nothing: the SDK gives the model the reasons. */
-export function prepare(_reasons: Reasons, _options: Options): void {}
+/** Return the state unchanged: the SDK runs no denied call. */
+export function withDenials({ other }: Waiting, _reasons: Reasons): object {
+  return other
+}

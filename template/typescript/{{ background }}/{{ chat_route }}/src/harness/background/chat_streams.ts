@@ -45,9 +45,13 @@ export class ChatStreams extends Capability<BackgroundSettings> {
       const recording = await this.#background.find(sessionId, actor)
       // Another actor's session is an error.
       if (!recording) await runtime.sessions.read(sessionId, actor)
-      const isChat = recording?.format === 'chat' && recording.first === 1
-      if (!isChat || recording.state !== 'running') {
+      if (recording?.format !== 'chat' || recording.state !== 'running') {
         return void response.writeHead(204, NO_CONTENT).end()
+      }
+      if (recording.first > 1) {
+        // Its start was dropped: only say that it runs.
+        const headers = { ...NO_CONTENT, [TURN_HEADER]: recording.turnId }
+        return void response.writeHead(204, headers).end()
       }
       checkReader(recording, 1, this.settings.maxReaders)
       await this.#stream(response, recording)

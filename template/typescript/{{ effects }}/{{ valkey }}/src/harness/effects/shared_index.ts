@@ -1,7 +1,7 @@
 // The sessions with open effects, in Valkey: any process continues the effects of an ended one.
 //
 // A sorted set contains the session ids; the score is the time, in Unix seconds, at which a process
-// looks at the session. Each process also has a key that expires unless the process renews it.
+// looks at the session. The claims in the sessions decide which process runs their effects.
 
 import { Capability } from '../capability.ts'
 import { forEach, type Stock } from '../collections/erasure.ts'
@@ -17,7 +17,6 @@ import { type Index, isAbortedWithin, now } from './outbox.ts'
 import type { EffectSettings } from './settings.ts'
 
 const POLL_SECONDS = 2
-const OWNER_SECONDS = 10 // without a renewal, the process counts as ended
 const AGAIN_SECONDS = 5 // until the next look at a session
 const BATCH = 16
 
@@ -34,10 +33,8 @@ local ids = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1], 'LIMIT', 0, AR
 for _, id in ipairs(ids) do redis.call('ZADD', KEYS[1], ARGV[2], id) end
 return ids
 `
-const RENEW = "return redis.call('SET', KEYS[1], '1', 'EX', ARGV[1])"
 const ALL = "return redis.call('ZRANGE', KEYS[1], 0, -1)"
 const DISCARD = "return redis.call('ZREM', KEYS[1], ARGV[1])"
-const EXISTS = "return redis.call('EXISTS', KEYS[1])"
 
 /** Lets any process that shares the Valkey continue the effects of a session. */
 export class EffectIndex extends Capability<EffectSettings> implements Index {
@@ -66,7 +63,6 @@ export class EffectIndex extends Capability<EffectSettings> implements Index {
     this.#connect()
     if (!this.#store) return
     this.#effects.outbox.index = this
-    await this.#renew()
     this.#polling = this.#poll()
   }
 
@@ -76,7 +72,7 @@ export class EffectIndex extends Capability<EffectSettings> implements Index {
     await this.#store?.close()
   }
 
-  /** Return the sessions in the index; keys of processes expire in seconds. */
+  /** Return the sessions in the index. */
   projectStocks(): Stock[] {
     const store = this.#connect()
     if (!store || !this.#sessions.isWritable) return []
@@ -114,10 +110,6 @@ export class EffectIndex extends Capability<EffectSettings> implements Index {
     if (score !== undefined) await this.#evaluate(REMOVE, this.#key, sessionId, score)
   }
 
-  async hasEnded(owner: string): Promise<boolean> {
-    return (await this.#evaluate(EXISTS, this.#ownerKey(owner))) === 0
-  }
-
   async #poll(): Promise<void> {
     while (!(await isAbortedWithin(this.#closing.signal, POLL_SECONDS))) {
       await this.#lookAround().catch(logUnexpected)
@@ -125,7 +117,6 @@ export class EffectIndex extends Capability<EffectSettings> implements Index {
   }
 
   async #lookAround(): Promise<void> {
-    await this.#renew()
     const score = later(AGAIN_SECONDS)
     const ids = await this.#evaluate(TAKE, this.#key, now(), score, BATCH)
     // Another process may have removed a session that had no open effects here.
@@ -159,10 +150,6 @@ export class EffectIndex extends Capability<EffectSettings> implements Index {
     await this.#evaluate(REMOVE, this.#key, sessionId, score)
   }
 
-  async #renew(): Promise<void> {
-    await this.#evaluate(RENEW, this.#ownerKey(this.#effects.outbox.id), OWNER_SECONDS)
-  }
-
   /** Return the result of a script, or undefined if the store failed. */
   async #evaluate(script: string, key: string, ...values: (string | number)[]): Promise<unknown> {
     try {
@@ -175,18 +162,10 @@ export class EffectIndex extends Capability<EffectSettings> implements Index {
   }
 
   get #key(): string {
-    return this.#prefixed('effects')
-  }
-
-  #ownerKey(owner: string): string {
-    return this.#prefixed(`effects-owner-${owner}`)
-  }
-
-  #prefixed(name: string): string {
     const { collection, declarations } = this.#sessions
     const { key_prefix: prefix } = collection!.backend as ValkeyConfig
     // Not the pattern of sessions, `<key_prefix>:<session_id>:agent:<agent_id>`.
-    return `${prefix}-${name}:${declarations.project.agentId}`
+    return `${prefix}-effects:${declarations.project.agentId}`
   }
 }
 

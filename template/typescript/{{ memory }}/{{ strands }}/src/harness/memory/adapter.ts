@@ -31,6 +31,7 @@ const DEFAULT_RESULTS = 5 // for an owner's store without a limit
 
 const models = new WeakMap<MemoryTurn, Model>()
 type Remember = (text: string, options: AddOptions) => void
+type IsErased = () => Promise<boolean> // whether `forget` erased the actor of a turn
 
 let sequence = 0 // unique message numbers: turns may share a store
 
@@ -60,13 +61,14 @@ export function record(longTerm: Memories, turn: MemoryTurn, newMessages: unknow
   longTerm.record(turn, utterancesOf(messages))
   const all = messages.map((message) => message.toJSON())
   const model = models.get(turn)!
+  const isErased = () => longTerm.recorder.isForgotten(turn.identity.actor, turn.startedAt)
   for (const guarded of guardedStores(turn).filter(({ store }) => store.writable)) {
     const name = `store ${guarded.name}`
     const size = Buffer.byteLength(JSON.stringify(all))
-    longTerm.recorder.put(name, turn.identity, guarded.recording(all, model), size)
+    longTerm.recorder.put(name, turn.identity, guarded.recording(all, model, isErased), size)
     const texts = guarded.takesTexts ? turn.added.filter((text) => isFor(text, guarded.name)) : []
     for (const [, text, metadata = {}] of texts) {
-      const work = retryable(() => guarded.send(text, metadata))
+      const work = retryable(() => guarded.send(text, metadata, isErased))
       longTerm.recorder.put(name, turn.identity, work, Buffer.byteLength(text))
     }
   }
@@ -168,9 +170,10 @@ export class GuardedStore implements MemoryStore {
     this.#remember?.(content, { stores: [this.name], metadata })
   }
 
-  /** Add text to the store now. */
-  async send(text: string, metadata: Metadata): Promise<void> {
+  /** Add text to the store now, unless `forget` erased its actor. */
+  async send(text: string, metadata: Metadata, isErased?: IsErased): Promise<void> {
     await this.#initialize()
+    if (await isErased?.()) return
     const details = Object.keys(metadata).length > 0 ? { ...metadata } : undefined
     await this.store.add!(text, details)
   }
@@ -210,11 +213,11 @@ export class GuardedStore implements MemoryStore {
   }
 
   /**
-   * Return a function that records a turn in the store.
+   * Return a function that records a turn in the store, unless `forget` erased its actor.
    *
    * A retry continues after the last success, and awaits late work instead of repeating it.
    */
-  recording(messages: MessageData[], model: Model): () => Promise<unknown> {
+  recording(messages: MessageData[], model: Model, isErased: IsErased): () => Promise<unknown> {
     const { extraction } = this.store
     let extractor = typeof extraction === 'object' ? extraction.extractor : undefined
     if (!this.store.addMessages) extractor ??= new ModelExtractor()
@@ -223,6 +226,7 @@ export class GuardedStore implements MemoryStore {
     let calls = 0
     const send = async () => {
       await this.#initialize()
+      if (!facts && (await isErased())) return
       if (!extractor) return await this.store.addMessages!(messages, { sequenceNumbers })
       if (!facts) {
         calls++
@@ -233,7 +237,8 @@ export class GuardedStore implements MemoryStore {
           throw new MemoryRefused(describe(error))
         }
       }
-      for (let fact = facts[0]; fact; fact = facts[0]) {
+      // `forget` may have run meanwhile.
+      for (let fact = facts[0]; fact && !(await isErased()); fact = facts[0]) {
         await this.store.add!(fact.content, fact.metadata)
         facts.shift()
       }

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from strands.hooks import AfterToolCallEvent
+from strands.hooks import AfterToolsEvent
 
 from ..contract import AgentError
 from ..messages import call_of
+from ..turn import tools_of
 
 SAME_ID = "Two of the calls have the same id, so an answer cannot name one: send the prompt again."
 
@@ -27,13 +28,29 @@ def answers(other: Mapping[str, Any], reasons: Mapping[str, str | None]) -> list
     ]
 
 
-def prepare(reasons: Mapping[str, str | None], options: dict[str, Any]) -> None:
-    """Return the person's reasons to the model as results of denied calls."""
+def with_denials(other: dict[str, Any], reasons: Mapping[str, str | None]) -> dict[str, Any]:
+    """Return the framework's data with a result for each denied call, which then never runs.
 
-    def explain(event: AfterToolCallEvent) -> None:
-        reason = reasons.get(event.tool_use["toolUseId"])
-        if reason and event.cancel_message:
-            event.result["content"] = [{"text": f"Denied by a person: {reason}"}]
+    The SDK calls no gate for a call with a result: the gate of a new deployment may let it run.
+    """
+    state = other["interrupt_state"]
+    pending = state["pending_tool_execution"]
+    denials = [
+        {"toolUseId": id, "status": "error", "content": [{"text": f"Denied by a person: {reason}"}]}
+        for id, reason in reasons.items()
+        if reason
+    ]
+    results = [*pending["completed_tool_results"], *denials]
+    pending = pending | {"completed_tool_results": results}
+    return other | {"interrupt_state": state | {"pending_tool_execution": pending}}
 
-    if reasons:
-        options.setdefault("hooks", []).append(explain)
+
+def prepare(options: dict[str, Any]) -> None:
+    """Keep results in the order of the calls. The agent's gates make calls pending."""
+    options.setdefault("hooks", []).append(_sort_results)
+
+
+def _sort_results(event: AfterToolsEvent) -> None:
+    """Sort the results of a step: the SDK begins with those from before an approval."""
+    ids = [call.id for call in tools_of(event.agent.messages[-1])]
+    event.message["content"].sort(key=lambda block: ids.index(block["toolResult"]["toolUseId"]))

@@ -16,8 +16,13 @@ def answers(other: Mapping[str, Any], reasons: Mapping[str, str | None]) -> dict
     return {id: {"granted": reason is None, "reason": reason} for id, reason in reasons.items()}
 
 
-def prepare(reasons: Mapping[str, str | None], options: dict[str, Any]) -> None:
-    """Use an agent that makes calls pending. The SDK returns the reasons to the model."""
+def with_denials(other: dict[str, Any], reasons: Mapping[str, str | None]) -> dict[str, Any]:
+    """Return the data unchanged: `WaitingAgent` runs no denied call."""
+    return other
+
+
+def prepare(options: dict[str, Any]) -> None:
+    """Use an agent that makes calls pending."""
     options["agent"] = WaitingAgent
 
 
@@ -32,6 +37,26 @@ class WaitingAgent(TurnAgent):
                 return
         async for event in super().loop(context):
             yield event
+
+    def resolve(self, tool_part: Any) -> Any:
+        """Return a function that runs a call, unless the call has a result or was denied.
+
+        A new deployment may have changed `require_approval`, or removed the tool.
+        """
+        id = tool_part.tool_call_id
+        result = tool_part.cached_result
+        answer = (self.stage.answers or {}).get(id)
+        if answer and not answer["granted"]:
+            text = f"Denied by a person: {answer['reason']}"
+            name = tool_part.tool_name
+            result = ai.tool_result_part(id, result=text, tool_name=name, is_error=True)
+        if result is None:
+            return super().resolve(tool_part)
+
+        async def finish() -> ai.events.ToolCallResult:
+            return ai.tool_result(result)
+
+        return finish
 
     async def run_tools(self, context: ai.Context, calls: list[CallPart]) -> bool:
         """Run the calls that need no approval; return whether no call is pending."""
@@ -56,7 +81,7 @@ class WaitingAgent(TurnAgent):
         return not waiting
 
     def _needs_approval(self, call: CallPart) -> bool:
-        if not self.can_run(call):
+        if call.cached_result or not self.can_run(call):
             return False
         with suppress(KeyError, ValueError):  # approved without a person
             tool = self.resolve(call)

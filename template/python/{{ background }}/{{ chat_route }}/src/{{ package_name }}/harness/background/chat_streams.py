@@ -45,9 +45,12 @@ class ChatStreams(Capability):
         recording = await find(self._recordings, key)
         if recording is None:
             await runtime.sessions.read(*key)  # another actor's session is an error
-        is_chat = recording and recording.format == "chat" and recording.first == 1
-        if recording is None or not is_chat or recording.is_ended:
+        if recording is None or recording.format != "chat" or recording.is_ended:
             return _no_content(key)
+        if recording.first > 1:  # its start was dropped: only say that it runs
+            response = _no_content(key)
+            response.headers[TURN_HEADER] = recording.turn_id
+            return response
         check_reader(self._recordings, recording, 0)
         seconds = runtime.settings.keep_alive_seconds
         stream = EventStream(recording, 0, seconds, is_numbered=False)

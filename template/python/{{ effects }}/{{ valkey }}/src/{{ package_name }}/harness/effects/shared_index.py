@@ -1,7 +1,7 @@
 """The sessions with open effects, in Valkey: any process continues the effects of an ended one.
 
 A sorted set contains the session ids; the score is the time, in Unix seconds, at which a process
-looks at the session. Each process also has a key that expires unless the process renews it.
+looks at the session. The claims in the sessions decide which process runs their effects.
 """
 
 import asyncio
@@ -25,7 +25,6 @@ from .capability import Effects
 
 log = logging.getLogger(__name__)
 POLL_SECONDS = 2
-OWNER_SECONDS = 10  # without a renewal, the process counts as ended
 AGAIN_SECONDS = 5  # until the next look at a session
 BATCH = 16
 
@@ -42,10 +41,8 @@ local ids = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1], 'LIMIT', 0, AR
 for _, id in ipairs(ids) do redis.call('ZADD', KEYS[1], ARGV[2], id) end
 return ids
 """
-RENEW = "return redis.call('SET', KEYS[1], '1', 'EX', ARGV[1])"
 ALL = "return redis.call('ZRANGE', KEYS[1], 0, -1)"
 DISCARD = "return redis.call('ZREM', KEYS[1], ARGV[1])"
-EXISTS = "return redis.call('EXISTS', KEYS[1])"
 
 
 class EffectIndex(Capability):
@@ -74,7 +71,6 @@ class EffectIndex(Capability):
     async def open(self, runtime: Runtime) -> None:
         if self.store:
             Effects.find(self._before).outbox.index = self
-            await self._renew()
             self._polling = asyncio.create_task(self._poll())
 
     async def close(self) -> None:
@@ -84,7 +80,7 @@ class EffectIndex(Capability):
             await self.store.close()
 
     def project_stocks(self, unshared: Collection[str]) -> list[Stock]:
-        """Return the sessions in the index; keys of processes expire in seconds."""
+        """Return the sessions in the index."""
         store = self.store
         if store is None or not Store.find(self._before).is_writable:
             return []
@@ -111,10 +107,6 @@ class EffectIndex(Capability):
         if score is not None:
             await self._evaluate(REMOVE, self._key, session_id, score)
 
-    async def has_ended(self, owner: str) -> bool:
-        found: int | None = await self._evaluate(EXISTS, self._owner_key(owner))
-        return found == 0
-
     async def _poll(self) -> None:
         while True:
             await asyncio.sleep(POLL_SECONDS)
@@ -124,8 +116,7 @@ class EffectIndex(Capability):
                 log_unexpected(error)
 
     async def _look(self) -> None:
-        """Tell others that this process runs, and continue the effects of some sessions."""
-        await self._renew()
+        """Continue the effects of some sessions."""
         now = time.time()
         score = round(now + AGAIN_SECONDS, 3)
         # Another process may have removed a session that had no open effects here.
@@ -154,10 +145,6 @@ class EffectIndex(Capability):
             del self._empty[session_id]
             await self._evaluate(REMOVE, self._key, session_id, score)
 
-    async def _renew(self) -> None:
-        owner = Effects.find(self._before).outbox.id
-        await self._evaluate(RENEW, self._owner_key(owner), OWNER_SECONDS)
-
     async def _evaluate(self, script: str, key: str, *values: Any) -> Any:
         """Return the result of a script, or None if the store failed."""
         assert self.store
@@ -171,14 +158,8 @@ class EffectIndex(Capability):
 
     @property
     def _key(self) -> str:
-        return self._prefixed("effects")
-
-    def _owner_key(self, owner: str) -> str:
-        return self._prefixed(f"effects-owner-{owner}")
-
-    def _prefixed(self, name: str) -> str:
         store = Store.find(self._before)
         assert store.collection
         prefix = cast(ValkeyConfig, store.collection.backend).key_prefix
         # Not the pattern of sessions, `<key_prefix>:<session_id>:agent:<agent_id>`.
-        return f"{prefix}-{name}:{store.project.agent_id}"
+        return f"{prefix}-effects:{store.project.agent_id}"

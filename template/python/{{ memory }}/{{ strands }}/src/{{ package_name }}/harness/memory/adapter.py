@@ -34,6 +34,7 @@ MAX_ENTRIES = 10_000  # effectively unlimited: files and stores set the limits
 DEFAULT_RESULTS = 5  # for an owner's store without a limit
 SEQUENCE = count()  # unique message numbers: turns may share a store
 Remember = Callable[[str, list[str], Any], None]  # text, store names, metadata
+IsErased = Callable[[], Awaitable[bool]]  # whether `forget` erased the actor of a turn
 
 
 class CollectionStore(sdk.MemoryStore):
@@ -131,17 +132,20 @@ class GuardedStore(sdk.MemoryStore):
         if self._remember:
             self._remember(content, [self.name], metadata)
 
-    async def send(self, text: str, metadata: Metadata) -> None:
-        """Add text to the store now."""
+    async def send(self, text: str, metadata: Metadata, is_erased: IsErased | None = None) -> None:
+        """Add text to the store now, unless `forget` erased its actor."""
         await self._prepare()
-        await self.store.add(text, dict(metadata) or None)
+        if is_erased is None or not await is_erased():
+            await self.store.add(text, dict(metadata) or None)
 
     def get_tools(self) -> list[AgentTool]:
         """Return the tools of the store."""
         return self.store.get_tools() if hasattr(self.store, "get_tools") else []
 
-    def recording(self, messages: list[Message], model: Model) -> Callable[[], Awaitable[None]]:
-        """Return a function that records a turn in the store.
+    def recording(
+        self, messages: list[Message], model: Model, is_erased: IsErased
+    ) -> Callable[[], Awaitable[None]]:
+        """Return a function that records a turn in the store, unless `forget` erased its actor.
 
         A retry continues after the last success, and awaits late work instead of repeating it.
         """
@@ -158,6 +162,8 @@ class GuardedStore(sdk.MemoryStore):
         async def send() -> None:
             nonlocal calls, facts
             await self._prepare()
+            if facts is None and await is_erased():
+                return
             if extractor is None:
                 await self.store.add_messages(messages, sdk.AddMessagesContext(numbers))
                 return
@@ -170,7 +176,7 @@ class GuardedStore(sdk.MemoryStore):
                     if calls < MAX_CALLS:
                         raise
                     raise MemoryRefused(describe(error)) from None
-            while facts:
+            while facts and not await is_erased():  # `forget` may have run meanwhile
                 await self.store.add(facts[0].content, facts[0].metadata)
                 facts.popleft()
 
@@ -292,15 +298,16 @@ def record(recorder: Recorder, turn: MemoryTurn, messages: list[Message]) -> Non
     ]
     added = turn.end()
     recorder.record(turn.identity, [*texts, *added], turn.started_at)
+    is_erased = partial(recorder.is_forgotten, turn.identity.actor, turn.started_at)
     for guarded in turn.stores:
         name = f"store {guarded.name}"
         if getattr(guarded.store, "writable", False):
-            work = guarded.recording(messages, turn.model)
+            work = guarded.recording(messages, turn.model, is_erased)
             size = len(serialize(messages))
             recorder.put(name, turn.identity, work, size)
         for text in added if guarded.takes_texts else []:
             if text.is_for(guarded.name):
-                work = retryable(partial(guarded.send, text.text, text.metadata))
+                work = retryable(partial(guarded.send, text.text, text.metadata, is_erased))
                 recorder.put(name, turn.identity, work, len(text.text.encode()))
 
 
