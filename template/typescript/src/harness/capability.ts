@@ -58,6 +58,10 @@ export class Capability<S extends CoreSettings = CoreSettings> implements Sessio
   get closesLast(): boolean {
     return false
   }
+  /** Whether `wrap` is inside the wrappers of all other capabilities, next to the routes. */
+  get wrapsLast(): boolean {
+    return false
+  }
   /** Return lines that `serve` prints first, without passwords; `address` is the server's. */
   describe?(address: string): string[]
   /** Return the session store; the first store wins. */

@@ -78,6 +78,11 @@ class Capability(SessionHooks):
         return False
 
     @property
+    def wraps_last(self) -> bool:
+        """Whether `wrap` is inside the wrappers of all other capabilities, next to the routes."""
+        return False
+
+    @property
     def retention_notice(self) -> str:
         """A sentence about the saved data of a session. `chat` prints the sentence last."""
         return ""

@@ -118,8 +118,10 @@ export function createApp(runtime: ServedRuntime, ownRoutes: Routes): RequestLis
   }
 
   const wrap = (app: RequestListener, capability: Capability) => capability.wrap?.(app) ?? app
-  const wrapped = runtime.capabilities.reduceRight(wrap, withErrorResponses(respond))
-  const app = withErrorResponses(wrapped)
+  const last = runtime.capabilities.filter(({ wrapsLast }) => wrapsLast)
+  const others = runtime.capabilities.filter(({ wrapsLast }) => !wrapsLast)
+  const inner = last.reduceRight(wrap, withErrorResponses(respond))
+  const app = withErrorResponses(others.reduceRight(wrap, withErrorResponses(inner)))
   return (request, response) => handleCors(request, response) || app(request, response)
 }
 

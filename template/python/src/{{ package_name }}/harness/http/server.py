@@ -115,10 +115,15 @@ def create_app(runtime: Runtime) -> ASGIApp:
         refuse_errors(check_routes({**own, **public}, "environment"))
         add(own)
         add({name: replace(_as_route(route), public=True) for name, route in public.items()})
-    failures: dict[Any, Any] = {AgentError: _fail, HTTPException: _fail, Exception: _fail}
-    middleware = [Middleware(capability.wrap) for capability in runtime.overriding("wrap")]
+    expected: dict[Any, Any] = {AgentError: _fail, HTTPException: _fail}
+    failures = {**expected, Exception: _fail}
+    wrapping = runtime.overriding("wrap")
+    middleware = [Middleware(it.wrap) for it in wrapping if not it.wraps_last]
+    last = [Middleware(it.wrap) for it in wrapping if it.wraps_last]
+    # Turn the errors of the middleware into responses.
+    if last:
+        middleware += [Middleware(ExceptionMiddleware, expected), *last]
     if middleware:
-        # Turns the errors of the middleware into responses.
         middleware.insert(0, Middleware(ExceptionMiddleware, failures))
     if allowed_origins := split_list(runtime.settings.allowed_origins):
         methods = sorted({method for route in routes for method in route.methods or ()})
