@@ -4,6 +4,7 @@ import signal
 import threading
 import time
 
+import httpx
 import pytest
 
 from tests.auth.issuer import Issuer
@@ -13,6 +14,7 @@ from tests.conformance.client import KEY, Exchange
 from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet, Server
 from tests.conformance.steps import CUT, Flood, Hold
+from tests.support.files import png
 
 
 def parts(events: list[Event]) -> list[str]:
@@ -172,6 +174,30 @@ def test_a_large_prompt_runs_in_the_background_too(chat: Background) -> None:
     assert chat.follow().rest()[-1].name == "done"
 
 
+def test_a_form_runs_in_the_background_too(chat: Background, gate: threading.Event) -> None:
+    def post(**fields: str) -> httpx.Response:
+        host, port = chat.server.address
+        files = [("files", ("photo.png", png(), "image/png"))] if "prompt" in fields else []
+        url = f"http://{host}:{port}/invocations"
+        parts = [*files, *((name, (None, value)) for name, value in fields.items())]
+        return httpx.post(url, files=parts, headers=chat.headers, timeout=60)
+
+    chat.script("One.", ["a", Hold(gate), "b"])
+    begun = post(prompt=f"One.{chat.tag}", background="true")
+    assert begun.status_code == 202, begun.text
+    turn_id = begun.json()["turn_id"]
+    reader = chat.follow()
+    assert reader.next()
+    assert post(prompt="Two.", stop="true").status_code == 400
+    assert post(prompt="Two.", background="yes").status_code == 400
+    assert post(prompt="Two.", background="1").status_code == 400
+    assert post(stop="true").json()["stopped"] is True
+    assert reader.rest()[-1].error == "turn_stopped"
+    rest = post(follow="true", last_event_id=f'"{turn_id}.1"').text
+    assert rest.startswith(f"id: {turn_id}.2\nevent: error")
+    gate.set()
+
+
 def test_without_the_field_a_turn_is_as_always(chat: Background, gate: threading.Event) -> None:
     assert chat.say("One.").turn == 1
     running = chat.start("Two.", ["a", Hold(gate)])
@@ -206,6 +232,21 @@ def test_another_actor_reads_and_stops_nothing(
     assert_failed(bob.try_begin("Two."), 403, "session_forbidden", ada.session)
     for body in ({"follow": True}, {"stop": True}):
         assert_failed(bob.post(body), 403, "session_forbidden", ada.session)
+
+
+def test_a_turn_that_another_actor_was_refused_hides_no_session(
+    server: Server, provider: Provider, gate: threading.Event
+) -> None:
+    ada = Background(server, provider, actor="ada")
+    bob = Background(server, provider, ada.session, "bob")
+    running = ada.start("One.", ["a", Hold(gate)])
+    assert running.event() == ("message", "a")
+    bob.begin("Two.")  # it waits for Ada's turn, and is accepted after one second
+    gate.set()
+    assert running.reply().turn == 1
+    assert bob.follow().rest()[-1].error == "session_forbidden"
+    assert_failed(ada.post({"follow": True}), 404, "not_found", ada.session)
+    assert ada.stop() is False
 
 
 def test_the_token_is_checked_for_each_request(

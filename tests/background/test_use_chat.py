@@ -9,6 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.background.follower import Background, end_of_head
+from tests.conformance.chat import assert_failed
 from tests.conformance.client import ACTOR, KEY, SESSION, Exchange
 from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet, Server
@@ -154,6 +155,20 @@ def test_another_actor_resumes_and_stops_nothing(
     while server.get(stream_of(page), {ACTOR: "ada"}).status == 200:
         time.sleep(0.05)
     assert texts(page.history()) == [text, "Slow, but sure."]
+
+
+def test_a_page_of_another_actor_hides_no_session(server: Server, provider: Provider) -> None:
+    ada = Background(server, provider, actor="ada")
+    assert ada.say("One.").turn == 1
+    page = Page(server, {ACTOR: "bob"})
+    page.id = ada.session
+    for _ in range(2):
+        (refused,) = page.act(send(unique("Hello")))
+        assert "session_forbidden" in refused["error"]
+        for path in (stream_of(page), f"/api/chat?id={page.id}"):
+            assert server.get(path, ada.headers).status in {200, 204}
+            assert server.get(path, page.headers).error == "session_forbidden"
+        assert_failed(ada.post({"follow": True}), 404, "not_found", ada.session)
 
 
 def test_follow_says_where_to_follow_a_turn_of_use_chat(

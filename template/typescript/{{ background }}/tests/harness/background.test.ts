@@ -1,11 +1,14 @@
 // A turn that continues without its client, and its readers.
 
 import assert from 'node:assert/strict'
+import type { RequestListener } from 'node:http'
 import { describe, test } from 'node:test'
 
 import { Background } from '../../src/harness/background/capability.ts'
 import { Recording } from '../../src/harness/background/recording.ts'
 import { Recordings } from '../../src/harness/background/recordings.ts'
+import { Capability } from '../../src/harness/capability.ts'
+import { AgentError } from '../../src/harness/contract.ts'
 import type { Settings } from '../../src/harness/enabled.ts'
 import { ACTOR, type AgentResponse, captureLog, Client, KEY, SESSION, until } from './client.ts'
 import { type Answer, fail, reply, wait } from './script.ts'
@@ -15,16 +18,39 @@ const BOB = { [SESSION]: 'chat', [ACTOR]: 'bob' }
 
 type Fields = Record<string, string>
 
+/** A capability of a project: it needs a password, and removes the prefix of a path. */
+class Guard extends Capability {
+  override wrap(app: RequestListener): RequestListener {
+    return (request, response) => {
+      if (request.headers['x-password'] !== 'open') throw new AgentError('unauthorized')
+      request.url = request.url?.replace('/agent/', '/') ?? ''
+      return app(request, response)
+    }
+  }
+}
+
 async function open(
   script: readonly Answer[] = [],
   settings: Partial<Settings> = {},
+  own: readonly (typeof Guard)[] = [],
 ): Promise<Client> {
   const make = (given: Settings, load: Client['runtime']['load']) => [
     new Background(given, [], load),
+    ...own.map((Class) => new Class(given, [], load)),
   ]
   const client = new Client(script, settings, make)
   await client.runtime.open()
   return client
+}
+
+/** Send a form with these fields. */
+function postForm(client: Client, fields: Fields): Promise<AgentResponse> {
+  const head = 'Content-Disposition: form-data; name='
+  const parts = Object.entries(fields).map(
+    ([name, text]) => `--edge\r\n${head}"${name}"\r\n\r\n${text}\r\n`,
+  )
+  const headers = { ...ADA, 'Content-Type': 'multipart/form-data; boundary=edge' }
+  return client.post(`${parts.join('')}--edge--\r\n`, headers)
 }
 
 /** Start a background turn and return its id. */
@@ -112,6 +138,20 @@ describe('a background turn', () => {
     assert.equal(client.model.requests.length, 1)
   })
 
+  test('has the same fields in a form', async () => {
+    const client = await open([[reply('One'), wait()]])
+    const begun = await postForm(client, { prompt: 'Hi', background: 'true' })
+    assert.equal(begun.status, 202)
+    for (const fields of [{ background: '1' }, { stop: 'true' }]) {
+      const answer = await postForm(client, { prompt: 'Hi', ...fields })
+      assert.equal(answer.error, 'invalid_request')
+    }
+    const stopped = await postForm(client, { stop: 'true' })
+    assert.deepEqual(stopped.body, { session_id: 'chat', stopped: true })
+    const { text } = await postForm(client, { follow: 'true' })
+    assert.match(text, /"type":"turn_stopped"/)
+  })
+
   test('can be stopped, and saves nothing', async () => {
     const client = await open([[reply('One, '), wait()], reply('ok')])
     await begin(client)
@@ -177,6 +217,33 @@ describe('a request is rejected', () => {
     assert.equal((await client.post({ stop: true }, BOB)).error, 'session_forbidden')
     assert.equal((await client.get('/invocations/chat/events', BOB)).status, 403)
     await client.post({ stop: true }, ADA)
+  })
+
+  test('and hides no session from its actor', async () => {
+    const work = Promise.withResolvers<void>()
+    const client = await open([[wait(work.promise), reply('ok')]])
+    const running = client.say('Hi', { session: 'chat', actor: 'ada' })
+    await until(() => client.model.requests.length === 1)
+    await begin(client, BOB) // it waits for one second
+    work.resolve()
+    assert.equal((await running).status, 200)
+    assert.match((await follow(client, BOB)).text, /"type":"session_forbidden"/)
+    assert.equal((await follow(client)).error, 'not_found')
+  })
+
+  test('first by a wrapper of the project', async () => {
+    const client = await open([wait(), wait()], {}, [Guard])
+    const turn = { prompt: 'Hi', background: true }
+    const post = (path: string, body: object, headers: Fields = {}) =>
+      client.request('POST', path, { ...ADA, ...headers }, JSON.stringify(body))
+    for (const path of ['/agent/invocations', '/invocations/']) {
+      for (const body of [turn, { follow: true }, { stop: true }]) {
+        assert.equal((await post(path, body)).error, 'unauthorized')
+      }
+      const headers = { 'X-Password': 'open' }
+      assert.equal((await post(path, turn, headers)).status, 202)
+      assert.equal((await post(path, { stop: true }, headers)).body.stopped, true)
+    }
   })
 
   test('above the limits of turns and readers', async () => {

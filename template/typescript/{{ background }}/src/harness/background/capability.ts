@@ -5,12 +5,14 @@ import { randomUUID } from 'node:crypto'
 
 import { Capability, type Routes } from '../capability.ts'
 import { AgentError, checkIds, SESSION_HEADER, SESSION_ID, type Turn } from '../contract.ts'
+import { isForm, readForm } from '../http/multipart.ts'
 import { checkAccess, parseJson, pathOf, readActor, readHeader, typesOf } from '../http/requests.ts'
 import { receive } from '../http/requests.ts'
 import { send, STREAM_HEADERS } from '../http/server.ts'
 import type { Handler, Modules, Runtime } from '../modules.ts'
 import { InProcess } from '../sessions/session_store.ts'
 import type { Session } from '../sessions/sessions.ts'
+import type { CoreSettings } from '../settings.ts'
 import { Detached, DETACHED, repeatRequest } from './detached.ts'
 import { BackgroundError, type Format } from './failures.ts'
 import { checkReader, numberAfter, stream } from './readers.ts'
@@ -18,6 +20,7 @@ import type { Recording } from './recording.ts'
 import { Recordings, type Shared } from './recordings.ts'
 import type { BackgroundSettings } from './settings.ts'
 
+const PATHS = ['/invocations', '/invocations/']
 const MODES = ['background', 'follow', 'stop'] as const
 const OTHER_FIELDS = ['prompt', 'replace_turn', 'fork', 'end_session']
 const MAX_CONTROL_BYTES = 4096 // of the body of `follow` and `stop`, even if MAX_TURNS run
@@ -52,9 +55,14 @@ export class Background extends Capability<BackgroundSettings> {
     clearInterval(this.#purging)
   }
 
+  /** Wrappers of the project check `follow` and `stop`, and can change the path. */
+  override get wrapsLast(): boolean {
+    return true
+  }
+
   override wrap(app: RequestListener): RequestListener {
     return async (request, response) => {
-      const isCall = request.method === 'POST' && pathOf(request) === '/invocations'
+      const isCall = request.method === 'POST' && PATHS.includes(pathOf(request))
       if (isCall) await answer(response, () => this.#invoke(app, request, response))
       else await app(request, response)
     }
@@ -130,10 +138,22 @@ export class Background extends Capability<BackgroundSettings> {
   /**
    * Return the recording of the actor's newest turn of all replicas, or undefined.
    *
-   * Throws AgentError `session_forbidden` if only other actors have turns in the session, or an
-   * error of the store.
+   * Throws AgentError `session_forbidden` for another actor's session, or an error of the store.
    */
   async find(sessionId: string, actor: string | null): Promise<Recording | undefined> {
+    try {
+      return await this.#find(sessionId, actor)
+    } catch (error) {
+      if (!(error instanceof AgentError) || error.type !== 'session_forbidden') throw error
+      // The session may belong to this actor, and have refused the turn of the other actor.
+      const { last } = await this.runtime.sessions.read(sessionId, actor)
+      if (!last) throw error
+      return undefined
+    }
+  }
+
+  /** Throws AgentError `session_forbidden` if only other actors have turns in the session. */
+  async #find(sessionId: string, actor: string | null): Promise<Recording | undefined> {
     const local = this.findHere(sessionId, actor)
     if (local?.state === 'running') return local
     if (!this.shared) {
@@ -160,7 +180,13 @@ export class Background extends Capability<BackgroundSettings> {
    */
   async stop(sessionId: string, actor: string | null): Promise<boolean> {
     const isOwn = (running: Recording) => running.sessionId === sessionId && running.actor === actor
-    if (this.stopHere(isOwn) || (await this.shared?.stop(sessionId, actor))) return true
+    let isStopped = this.stopHere(isOwn)
+    try {
+      if (await this.shared?.stop(sessionId, actor)) isStopped = true
+    } catch (error) {
+      if (!isStopped || !(error instanceof AgentError)) throw error
+    }
+    if (isStopped) return true
     if (!(await this.find(sessionId, actor))) await this.runtime.sessions.read(sessionId, actor)
     return false
   }
@@ -193,7 +219,7 @@ export class Background extends Capability<BackgroundSettings> {
     // A turn can be followed and stopped while MAX_TURNS run.
     const isSmall = Number(request.headers['content-length']) <= MAX_CONTROL_BYTES
     const body = isSmall ? await read() : await runtime.turns.reading(read)
-    const fields = fieldsOf(body)
+    const fields = fieldsOf(body, readHeader(request, 'Content-Type') ?? '', this.settings)
     const mode = readMode(fields)
     if (!mode) return void (await app(repeatRequest(request, body), response))
     checkIds(sessionId, null)
@@ -269,14 +295,22 @@ async function answer(response: ServerResponse, work: () => Promise<void>): Prom
   }
 }
 
-/** Return the fields of a JSON object; the agent itself rejects other bodies. */
-function fieldsOf(body: Uint8Array): Fields {
+/** Return the fields of a form or of a JSON object; the agent itself rejects other bodies. */
+function fieldsOf(body: Uint8Array, contentType: string, settings: CoreSettings): Fields {
   try {
-    const value = parseJson(body)
+    const value = isForm(contentType) ? formOf(body, contentType, settings) : parseJson(body)
     return typeof value === 'object' && value !== null && !Array.isArray(value) ? { ...value } : {}
   } catch {
     return {}
   }
+}
+
+/** Return the fields of a form without its files. Throws AgentError. */
+function formOf(body: Uint8Array, contentType: string, settings: CoreSettings): Fields {
+  const { fields } = readForm(body, contentType, settings)
+  const valueOf = (name: string, value: Uint8Array) =>
+    name === 'prompt' ? Buffer.from(value).toString() : parseJson(value)
+  return Object.fromEntries([...fields].map(([name, value]) => [name, valueOf(name, value)]))
 }
 
 /** Return the mode of a request, if any. Throws AgentError `invalid_request`. */

@@ -147,8 +147,10 @@ export class Detached {
 
   /** Whether the agent has rejected the turn before it began. */
   get isRejected(): boolean {
-    if (!this.#recording) return true
-    const isFailure = this.response.statusCode >= 400 || this.#isCancelled
+    if (!this.#recording || !this.#turn) return true
+    const { hasBegun, outcome } = this.#turn
+    const isRefused = !hasBegun && outcome !== 'replayed' // useChat gets status 200
+    const isFailure = this.response.statusCode >= 400 || this.#isCancelled || isRefused
     return this.#recording.state === 'ended' && isFailure
   }
 

@@ -22,9 +22,9 @@ export interface Shared {
    */
   newest(sessionId: string, actor: string | null): Promise<Recording | undefined>
   /**
-   * Ask the replica that runs the actor's newest turn to stop it; return whether it runs.
+   * Ask the replicas to stop the actor's turns in a session; return whether any runs.
    *
-   * Throws AgentError `session_forbidden` or `store_unavailable`.
+   * Throws AgentError `store_unavailable`.
    */
   stop(sessionId: string, actor: string | null): Promise<boolean>
   /** Drop the recordings of a session. */

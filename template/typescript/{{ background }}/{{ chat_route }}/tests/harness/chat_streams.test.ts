@@ -104,6 +104,18 @@ describe('a turn', () => {
   })
 })
 
+test('a refused turn hides no session from its actor', async () => {
+  const client = await open([reply('One.')])
+  await send(client)
+  const [background] = client.runtime.capabilities as [Background]
+  const message = { id: 'message-2', role: 'user', parts: [{ type: 'text', text: 'Hi' }] }
+  const chat = JSON.stringify({ id: 'ada', messages: [message], trigger: 'submit-message' })
+  const refused = await client.request('POST', '/api/chat', { [ACTOR]: 'bob' }, chat)
+  assert.match(refused.text, /"errorText":"session_forbidden: /)
+  assert.equal(background.findHere('ada', 'bob'), undefined)
+  assert.equal((await client.get(STREAM)).status, 204)
+})
+
 test('an invalid message is rejected as by the chat route', async () => {
   const client = await open([])
   const answer = await client.request('POST', '/api/chat', {}, '{"id": "ada", "messages": []}')

@@ -10,10 +10,11 @@ from starlette.types import ASGIApp
 
 from ..capability import Capability, Routes
 from ..contract import NO_SNIFF, SESSION_HEADER, AgentError, Turn
-from ..http.requests import parse_json, read_header
-from ..modules import LoadModules
+from ..http.multipart import FORM_TYPE
+from ..http.requests import read_header
+from ..modules import LoadModules, Route
 from ..runtime import Runtime
-from .detached import CONTROL_PATH, DETACHED, MODES, Detaching
+from .detached import CONTROL_PATH, DETACHED, MODES, Detaching, read_fields
 from .failures import Format
 from .readers import follow, read_key, stop
 from .recordings import Recordings
@@ -32,16 +33,20 @@ class Background(Capability):
     ) -> None:
         super().__init__(settings, before, load)
         self.recordings = Recordings(settings)
-        self.formats: dict[str, Format] = {"/invocations": "events"}
+        self.formats: dict[str, Format] = {"/invocations": "events", "/invocations/": "events"}
+
+    @property
+    def wraps_last(self) -> bool:
+        """Wrap last: wrappers of the project check follow and stop, and can change the path."""
+        return True
 
     def wrap(self, app: ASGIApp) -> ASGIApp:
-        seconds = self.settings.keep_alive_seconds
-        return Detaching(app, self.recordings, self.formats, seconds)
+        return Detaching(app, self.recordings, self.formats)
 
     def routes(self) -> Routes:
         return {
             "GET /invocations/{session:path}/events": self._follow,
-            f"POST {CONTROL_PATH}": self._control,
+            f"POST {CONTROL_PATH}": Route(self._control, types=("application/json", FORM_TYPE)),
         }
 
     @asynccontextmanager
@@ -66,7 +71,8 @@ class Background(Capability):
     async def _control(self, request: Request, runtime: Runtime) -> Response:
         """Follow or stop a turn: the bodies of POST /invocations that run no turn."""
         session_id = read_header(request, SESSION_HEADER)
-        body = parse_json(await request.body())
+        content_type = read_header(request, "content-type") or ""
+        body = read_fields(await request.body(), content_type, self.settings)
         if session_id is None:
             raise AgentError("invalid_request", "Send the session id in the session header.")
         key = read_key(request, runtime, session_id)

@@ -12,8 +12,10 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..contract import NO_SNIFF, SESSION_HEADER, AgentError, Turn
+from ..http.multipart import is_form, read_form
 from ..http.requests import find_actor, parse_json
 from ..log import log_unexpected
+from ..settings import CoreSettings
 from .failures import Format, format_error, format_part
 from .readers import TURN_HEADER, EventStream
 from .recordings import BackgroundTurn, Recordings
@@ -134,7 +136,8 @@ class Detached:
             return
         *events, self._rest = (self._rest + data).split(b"\n\n")
         self._append(self.turn, *(it + b"\n\n" for it in events if not it.startswith(b":")))
-        if is_last or (self.turn.recording.last and self._format == "events"):
+        has_event = self.turn.recording.last > 0 and self._format == "events"
+        if has_event or (is_last and not self._is_refused):
             self.accept()
 
     def _append(self, turn: BackgroundTurn, *events: bytes) -> None:
@@ -149,6 +152,12 @@ class Detached:
         return event
 
     @property
+    def _is_refused(self) -> bool:
+        """Whether the turn ended before it began, for example in another actor's session."""
+        turn = self.core_turn
+        return turn is None or not (turn.has_begun or turn.outcome == "replayed")
+
+    @property
     def _is_cancelled(self) -> bool:
         """Whether a client stopped the turn before its commit."""
         return self.core_turn is not None and self.core_turn.outcome == "cancelled"
@@ -157,13 +166,11 @@ class Detached:
 class Detaching:
     """The middleware. It records the responses of the paths in `formats`."""
 
-    def __init__(
-        self, app: ASGIApp, recordings: Recordings, formats: dict[str, Format], seconds: int
-    ) -> None:
+    def __init__(self, app: ASGIApp, recordings: Recordings, formats: dict[str, Format]) -> None:
         self._app = app
         self._recordings = recordings
         self._formats = formats
-        self._seconds = seconds  # of silence before a comment
+        self._settings = recordings.settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         format = self._formats.get(scope.get("path", ""))
@@ -181,7 +188,8 @@ class Detaching:
         await detached.wait(detached.responded)
         if not detached.is_stream or not detached.turn or not detached.head:
             return await detached.relay(send)
-        stream = EventStream(detached.turn.recording, 0, self._seconds, is_numbered=False)
+        seconds = self._settings.keep_alive_seconds
+        stream = EventStream(detached.turn.recording, 0, seconds, is_numbered=False)
         stream.raw_headers = [*detached.head["headers"]]
         stream.headers[TURN_HEADER] = detached.turn.recording.turn_id
         await stream(scope, receive, send)
@@ -191,11 +199,13 @@ class Detaching:
 
         The app reads large bodies, because it first checks the token and MAX_TURNS.
         """
-        length = Headers(scope=scope).get("content-length", "")
+        headers = Headers(scope=scope)
+        content_type = ", ".join(headers.getlist("content-type"))
+        length = headers.get("content-length", "")
         if re.fullmatch("[0-9]{1,4}", length) and int(length) <= MAX_CONTROL_BYTES:
             content = await Request(scope, receive).body()
             receive = _replayed(content, receive)
-            fields = _read_fields(content)
+            fields = self._find_fields(content, content_type)
             if fields.get("follow") is True or fields.get("stop") is True:  # even if MAX_TURNS run
                 return await self._app(_to_control(scope), receive, send)
         body = bytearray()
@@ -204,7 +214,7 @@ class Detaching:
             message = await receive()
             body.extend(message.get("body", b""))
             if message["type"] == "http.request" and not message.get("more_body"):
-                _find_request(_read_fields(bytes(body)))
+                _find_request(self._find_fields(bytes(body), content_type))
                 body.clear()  # a turn may last for minutes
             return message
 
@@ -232,6 +242,28 @@ class Detaching:
         body = {"session_id": session_id, "turn_id": turn.recording.turn_id}
         response = JSONResponse(body, 202, {**NO_SNIFF, SESSION_HEADER: session_id})
         await response(scope, receive, send)
+
+    def _find_fields(self, body: bytes, content_type: str) -> dict[str, Any]:
+        """Return the fields of a body that has one of MODES, or {}."""
+        quote = "" if is_form(content_type) else '"'
+        if not any(f"{quote}{name}{quote}".encode() in body for name in MODES):
+            return {}
+        try:
+            fields = read_fields(body, content_type, self._settings)
+        except AgentError:  # the app raises it again
+            return {}
+        return fields if isinstance(fields, dict) else {}
+
+
+def read_fields(body: bytes, content_type: str, settings: CoreSettings) -> Any:
+    """Return the fields of a form, or the value of JSON. Raises AgentError."""
+    if not is_form(content_type):
+        return parse_json(body)
+    fields, _ = read_form(body, content_type, settings)
+    return {
+        name: value.decode(errors="replace") if name == "prompt" else parse_json(value)
+        for name, value in fields.items()
+    }
 
 
 def _find_request(fields: dict[str, Any]) -> None:
@@ -270,14 +302,3 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return receive_again
-
-
-def _read_fields(body: bytes) -> dict[str, Any]:
-    """Return the object in a body that has one of MODES, or {}."""
-    if not any(f'"{name}"'.encode() in body for name in MODES):
-        return {}
-    try:
-        value = parse_json(body)
-    except AgentError:  # the app raises it again
-        return {}
-    return value if isinstance(value, dict) else {}

@@ -86,7 +86,7 @@ async def follow(runtime: Runtime, recordings: Recordings, key: Key, last_id: ob
     has too many readers.
     """
     session_id, _ = key
-    recording = await find(recordings, key)
+    recording = await find(runtime, recordings, key)
     if recording is None:
         session = await runtime.sessions.read(*key)
         is_elsewhere = session.last and may_run_elsewhere(runtime, recordings)
@@ -112,9 +112,13 @@ async def stop(runtime: Runtime, recordings: Recordings, key: Key) -> bool:
     Raises AgentError `session_forbidden` for another actor's session.
     """
     is_stopped = recordings.stop(key)
-    if not is_stopped and recordings.shared:
-        is_stopped = await recordings.shared.stop(key)
-    if not is_stopped and await find(recordings, key) is None:
+    if recordings.shared:
+        try:
+            is_stopped = await recordings.shared.stop(key) or is_stopped
+        except AgentError:
+            if not is_stopped:
+                raise
+    if not is_stopped and await find(runtime, recordings, key) is None:
         await runtime.sessions.read(*key)
     return is_stopped
 
@@ -124,11 +128,24 @@ def may_run_elsewhere(runtime: Runtime, recordings: Recordings) -> bool:
     return recordings.shared is None and not isinstance(runtime.sessions.store, InProcess)
 
 
-async def find(recordings: Recordings, key: Key) -> Recording | None:
+async def find(runtime: Runtime, recordings: Recordings, key: Key) -> Recording | None:
     """Return the newest recording of a session and actor, of any replica.
 
-    Raises AgentError `session_forbidden` if only another actor has turns in the session.
+    Raises AgentError `session_forbidden` for another actor's session.
     """
+    try:
+        return await _find(recordings, key)
+    except AgentError as error:
+        if error.type != "session_forbidden":
+            raise
+        # The session may belong to this actor, and have refused the turn of the other actor.
+        if not (await runtime.sessions.read(*key)).last:
+            raise
+        return None
+
+
+async def _find(recordings: Recordings, key: Key) -> Recording | None:
+    """Raises AgentError `session_forbidden` if only another actor has turns in the session."""
     session_id, _ = key
     recording = recordings.find(key)
     if recording and not recording.is_ended:

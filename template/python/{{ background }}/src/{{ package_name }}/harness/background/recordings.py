@@ -32,9 +32,9 @@ class Shared(Protocol):
         """
 
     async def stop(self, key: Key) -> bool:
-        """Ask the replica that runs the turn to stop it; return whether a turn runs.
+        """Ask the replicas to stop the turns of a session and actor; return whether any runs.
 
-        Raises AgentError: `session_forbidden`, `store_unavailable`.
+        Raises AgentError `store_unavailable`.
         """
 
     def forget(self, session_id: str) -> None:

@@ -30,6 +30,10 @@ export class ChatStreams extends Capability<BackgroundSettings> {
     this.#background = before.find((capability) => capability instanceof Background)!
   }
 
+  override get wrapsLast(): boolean {
+    return true
+  }
+
   override wrap(app: RequestListener): RequestListener {
     return async (request, response) => {
       const isChat = request.method === 'POST' && pathOf(request) === '/api/chat'
@@ -82,7 +86,7 @@ export class ChatStreams extends Capability<BackgroundSettings> {
     const actor = readActor(request, runtime)
     const detached = this.#background.detach(app, request, body, actor, 'chat')
     void detached.accepted.promise.then(() => {
-      if (detached.response.statusCode < 400) void this.#background.publish(detached)
+      if (!detached.isRejected) void this.#background.publish(detached)
     })
     const recording = await detached.recorded.promise
     if (!recording) return detached.sendTo(response)

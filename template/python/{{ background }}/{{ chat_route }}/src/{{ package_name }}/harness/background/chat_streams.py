@@ -42,7 +42,7 @@ class ChatStreams(Capability):
 
     async def _resume(self, request: Request, runtime: Runtime) -> Response:
         key = _read_key(request, runtime)
-        recording = await find(self._recordings, key)
+        recording = await find(runtime, self._recordings, key)
         if recording is None:
             await runtime.sessions.read(*key)  # another actor's session is an error
         if recording is None or recording.format != "chat" or recording.is_ended:
