@@ -101,18 +101,59 @@ def test_another_replica_stops_the_turn(
     assert chat.say("Two.").turn == 1
 
 
-def test_a_stop_at_another_replica_cancels_no_other_turn_of_the_session(
+def test_a_stop_at_another_replica_cancels_all_turns_of_the_actor(
     chat: Background, two: Replica, gate: threading.Event
 ) -> None:
     chat.begin("One.", ["a", Hold(gate), "b"])
     first = chat.follow()
     assert first.next()
-    chat.begin("Two.")  # it waits for the first turn
+    chat.begin("Two.", [Hold(gate)])  # it waits for the first turn
+    second = chat.follow(server=two.server)
     assert chat.stop(two.server) is True
-    assert chat.follow(server=two.server).rest()[-1].error == "turn_stopped"
+    assert [it.rest()[-1].error for it in (first, second)] == ["turn_stopped"] * 2
+    wait_for("the end of both", lambda: not chat.stop(two.server))
+    assert chat.say("Three.").turn == 1
+
+
+@pytest.mark.parametrize("stops_at_older", [False, True])
+def test_a_stop_cancels_an_older_turn_at_another_replica_too(
+    chat: Background, one: Replica, two: Replica, gate: threading.Event, stops_at_older: bool
+) -> None:
+    there = chat.on(two.server)
+    chat.begin("One.", ["a", Hold(gate), "b"])
+    older = chat.follow()
+    assert older.next()
+    if stops_at_older:
+        there.begin("Two.", ["c", Hold(gate), "d"])
+    else:
+        there.begin("Two.")
+    newer = there.follow()
+    assert newer.next()
+    if not stops_at_older:
+        assert newer.rest()[-1].name == "done"
+    assert chat.stop((one if stops_at_older else two).server) is True
+    assert older.rest()[-1].error == "turn_stopped"
+    if stops_at_older:
+        assert newer.rest()[-1].error == "turn_stopped"
+    wait_for("the end of both", lambda: not chat.stop(two.server))
+
+
+def test_a_turn_that_another_actor_was_refused_hides_no_session_at_any_replica(
+    one: Replica, two: Replica, provider: Provider, gate: threading.Event
+) -> None:
+    ada = Background(one.server, provider, actor="ada")
+    bob = Background(one.server, provider, ada.session, "bob")
+    running = ada.start("One.", ["a", Hold(gate)])
+    assert running.event() == ("message", "a")
+    bob.begin("Two.")  # it waits for Ada's turn, and is accepted after one second
     gate.set()
-    assert first.rest()[-1].name == "done"
-    assert chat.recalled() == [("user", "One."), ("assistant", "ab")]
+    assert running.reply().turn == 1
+    assert bob.follow(server=two.server).rest()[-1].error == "session_forbidden"
+    for server in (one.server, two.server):
+        stream = server.get(f"/api/chat/{ada.session}/stream", ada.headers)
+        assert stream.status == 204
+        assert ada.on(server).post({"follow": True}).error == "not_found"
+        assert ada.stop(server) is False
 
 
 def test_a_reader_that_leaves_before_its_recording_is_found_leaves_nothing_behind(

@@ -13,7 +13,7 @@ import type { Settings } from '../../src/harness/enabled.ts'
 import type { DurableStore } from '../../src/harness/store/base.ts'
 import { Store } from '../../src/harness/store/capability.ts'
 import { DeclaredStore } from '../../src/harness/store/declared.ts'
-import { ACTOR, Client, SESSION } from './client.ts'
+import { ACTOR, Client, SESSION, until } from './client.ts'
 import { type Answer, reply, wait } from './script.ts'
 import { backend, startServer } from './store_server.ts'
 
@@ -99,6 +99,19 @@ describe('another replica', { skip }, () => {
     const stopped = await there.post({ stop: true }, session)
     assert.equal(stopped.body.stopped, true)
     assert.match((await following).text, /"type":"turn_stopped"/)
+  })
+
+  test('stops all turns of the actor', async (context) => {
+    const here = await start(context, [[reply('One, '), wait()], [reply('Two, '), wait()]])
+    const there = await start(context)
+    const session = newSession()
+    await begin(here, session)
+    await until(() => here.model.requests.length === 1)
+    await begin(here, session) // it waits for the first turn, and is accepted after one second
+    await there.post({ stop: true }, session)
+    await until(() => here.runtime.turns.tasks.size === 0)
+    assert.match((await there.post({ follow: true }, session)).text, /"type":"turn_stopped"/)
+    assert.equal((await there.post({ stop: true }, session)).body.stopped, false)
   })
 
   test('serves no other actor', async (context) => {

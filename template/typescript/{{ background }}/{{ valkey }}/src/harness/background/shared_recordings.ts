@@ -31,8 +31,8 @@ const PUBLISH_SECONDS = 1 // the wait of a client until other replicas can find 
 const CLOSE_SECONDS = 4 // for the last events, when the process ends
 
 // Keys: `turns`, a hash of the newest turn of each actor; `events`, a stream with the id `<n>-0` for
-// the event n, and `<n>-1` after the last; `lease`, which exists while a replica runs the turn; and
-// `stop`, which exists if a client stopped it.
+// the event n, and `<n>-1` after the last; `lease`, which exists while a replica runs the turn;
+// `stop`, which exists if a client stopped it; and `running`, a hash: the actors of running turns.
 const LAST = `
 local last = '0-0'
 local info = redis.pcall('XINFO', 'STREAM', KEYS[2])
@@ -41,10 +41,10 @@ for i = 1, #info, 2 do
 end
 local number = tonumber(string.match(last, '^%d+'))
 `
-// KEYS: turns, events, lease, stop. ARGV: actor, turn and format, 1 if the turn is new, milliseconds
-// to live, milliseconds of the lease or 0 after the end, number of events to keep, number of events
-// already written, 1 if the earlier events were dropped, then the next events. Returns the number of
-// the last event, and whether to stop.
+// KEYS: turns, events, lease, stop, running. ARGV: actor, turn and format, 1 if the turn is new,
+// milliseconds to live, milliseconds of the lease or 0 after the end, number of events to keep,
+// number of events already written, 1 if the earlier events were dropped, then the next events.
+// Returns the number of the last event, and whether to stop.
 const PUBLISH = `${LAST}
 local newest = redis.call('HGET', KEYS[1], ARGV[1])
 if ARGV[3] == '1' or not newest or newest == ARGV[2] then
@@ -62,9 +62,12 @@ number = math.max(number, tonumber(ARGV[7]) + #ARGV - 8)
 redis.call('XTRIM', KEYS[2], 'MAXLEN', ARGV[6])
 if ARGV[5] == '0' then
   redis.call('XADD', KEYS[2], string.format('%.0f-1', number), 'end', '1')
-  redis.call('DEL', KEYS[3])
+  redis.call('DEL', KEYS[3], KEYS[4])
+  redis.call('HDEL', KEYS[5], ARGV[2])
 else
   redis.call('SET', KEYS[3], '1', 'PX', ARGV[5])
+  redis.call('HSET', KEYS[5], ARGV[2], ARGV[1])
+  redis.call('PEXPIRE', KEYS[5], ARGV[4])
 end
 redis.call('PEXPIRE', KEYS[2], ARGV[4])
 return {number, stop}
@@ -83,11 +86,25 @@ if redis.call('EXISTS', KEYS[2]) == 0 then return -1 end
 redis.call('XADD', KEYS[2], string.format('%.0f-1', number), 'lost', ARGV[1])
 return 1
 `
-// KEYS: lease, stop. ARGV: milliseconds to live.
+// KEYS: running. ARGV: actor. Returns the ids of the actor's turns, whose replicas may have ended.
+const RUNNING = `
+local turns = {}
+local actors = redis.call('HGETALL', KEYS[1])
+for i = 1, #actors, 2 do
+  if actors[i + 1] == ARGV[1] then table.insert(turns, string.match(actors[i], '^%S+')) end
+end
+return turns
+`
+// KEYS: the lease and the stop of each turn. ARGV: milliseconds to live. Returns how many run.
 const STOP = `
-if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
-redis.call('SET', KEYS[2], '1', 'PX', ARGV[1])
-return 1
+local count = 0
+for i = 1, #KEYS, 2 do
+  if redis.call('EXISTS', KEYS[i]) == 1 then
+    redis.call('SET', KEYS[i + 1], '1', 'PX', ARGV[1])
+    count = count + 1
+  end
+end
+return count
 `
 const TURNS = "return redis.call('HVALS', KEYS[1])"
 const DELETE = "return redis.call('UNLINK', unpack(KEYS))"
@@ -143,7 +160,7 @@ export class SharedRecordings extends Capability<BackgroundSettings> implements 
     actor: string | null,
     signal: AbortSignal,
   ): Promise<AsyncIterable<Chunk> | undefined> {
-    const recording = this.#connected ? await this.newest(sessionId, actor) : undefined
+    const recording = this.#connected && (await this.#background.find(sessionId, actor))
     return recording?.state === 'running' ? readChunks(recording, signal) : undefined
   }
 
@@ -176,10 +193,10 @@ export class SharedRecordings extends Capability<BackgroundSettings> implements 
   }
 
   async stop(sessionId: string, actor: string | null): Promise<boolean> {
-    const found = await this.#find(sessionId, actor)
-    if (!found) return false
-    const keys = this.#keys(sessionId, `lease:${found.turnId}`, `stop:${found.turnId}`)
-    return Boolean(await this.#evaluate(STOP, keys, STOP_SECONDS * 1000))
+    const turns = await this.#evaluate(RUNNING, this.#keys(sessionId, 'running'), actor ?? '')
+    const names = (turns as Buffer[]).map(String).flatMap((id) => [`lease:${id}`, `stop:${id}`])
+    const keys = this.#keys(sessionId, ...names)
+    return keys.length > 0 && Boolean(await this.#evaluate(STOP, keys, STOP_SECONDS * 1000))
   }
 
   forget(sessionId: string): void {
@@ -211,7 +228,7 @@ export class SharedRecordings extends Capability<BackgroundSettings> implements 
   /** Write the events of a turn and renew its lease, until it has ended. */
   async #write(recording: Recording, published: () => void): Promise<void> {
     const { sessionId, actor, turnId, format } = recording
-    const names = ['turns', `events:${turnId}`, `lease:${turnId}`, `stop:${turnId}`]
+    const names = ['turns', `events:${turnId}`, `lease:${turnId}`, `stop:${turnId}`, 'running']
     const keys = this.#keys(sessionId, ...names)
     const { eventSeconds } = this.settings
     let written = 0

@@ -11,13 +11,13 @@ from ..capability import Capability, Runtime
 from ..contract import AgentError, Chunk
 from ..modules import LoadModules
 from ..runtime import Runtime as RunningAgent
-from ..sessions.running_turns import Turns
 from ..store.base import StoreUnavailable
 from ..store.capability import Store
 from ..store.valkey import ValkeyStore
 from .capability import Background
 from .chunks import read_chunks
 from .failures import Format, format_error
+from .readers import find
 from .recording import Recording
 from .recordings import BackgroundTurn, Key
 from .settings import BackgroundSettings
@@ -37,8 +37,8 @@ MIN_SECONDS = 60  # to live, while a turn runs
 CLOSE_SECONDS = 4  # for the last events, when the process ends
 
 # Keys: `turns`, a hash of the newest turn of each actor; `events`, a stream with the id `<n>-0` for
-# the event n, and `<n>-1` after the last; `lease`, which exists while a replica runs the turn; and
-# `stop`, which exists if a client stopped it.
+# the event n, and `<n>-1` after the last; `lease`, which exists while a replica runs the turn;
+# `stop`, which exists if a client stopped it; and `running`, a hash: the actors of running turns.
 LAST = """
 local last = '0-0'
 local info = redis.pcall('XINFO', 'STREAM', KEYS[2])
@@ -47,10 +47,10 @@ for i = 1, #info, 2 do
 end
 local number = tonumber(string.match(last, '^%d+'))
 """
-# KEYS: turns, events, lease, stop. ARGV: actor, turn and format, 1 if the turn is new, milliseconds
-# to live, milliseconds of the lease or 0 after the end, number of events to keep, number of events
-# already written, 1 if these were dropped, then the next events. Returns the number of the last
-# event, and whether to stop.
+# KEYS: turns, events, lease, stop, running. ARGV: actor, turn and format, 1 if the turn is new,
+# milliseconds to live, milliseconds of the lease or 0 after the end, number of events to keep,
+# number of events already written, 1 if these were dropped, then the next events. Returns the
+# number of the last event, and whether to stop.
 PUBLISH = f"""{LAST}
 local newest = redis.call('HGET', KEYS[1], ARGV[1])
 if ARGV[3] == '1' or not newest or newest == ARGV[2] then
@@ -68,9 +68,12 @@ number = math.max(number, tonumber(ARGV[7]) + #ARGV - 8)
 redis.call('XTRIM', KEYS[2], 'MAXLEN', ARGV[6])
 if ARGV[5] == '0' then
   redis.call('XADD', KEYS[2], string.format('%.0f-1', number), 'end', '1')
-  redis.call('DEL', KEYS[3])
+  redis.call('DEL', KEYS[3], KEYS[4])
+  redis.call('HDEL', KEYS[5], ARGV[2])
 else
   redis.call('SET', KEYS[3], '1', 'PX', ARGV[5])
+  redis.call('HSET', KEYS[5], ARGV[2], ARGV[1])
+  redis.call('PEXPIRE', KEYS[5], ARGV[4])
 end
 redis.call('PEXPIRE', KEYS[2], ARGV[4])
 return {{number, stop}}
@@ -89,11 +92,25 @@ if redis.call('EXISTS', KEYS[2]) == 0 then return -1 end
 redis.call('XADD', KEYS[2], string.format('%.0f-1', number), 'lost', ARGV[1])
 return 1
 """
-# KEYS: lease, stop. ARGV: milliseconds to live.
+# KEYS: running. ARGV: actor. Returns the ids of the actor's turns, whose replicas may have ended.
+RUNNING = """
+local turns = {}
+local actors = redis.call('HGETALL', KEYS[1])
+for i = 1, #actors, 2 do
+  if actors[i + 1] == ARGV[1] then table.insert(turns, string.match(actors[i], '^%S+')) end
+end
+return turns
+"""
+# KEYS: the lease and the stop of each turn. ARGV: milliseconds to live. Returns how many run.
 STOP = """
-if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
-redis.call('SET', KEYS[2], '1', 'PX', ARGV[1])
-return 1
+local count = 0
+for i = 1, #KEYS, 2 do
+  if redis.call('EXISTS', KEYS[i]) == 1 then
+    redis.call('SET', KEYS[i + 1], '1', 'PX', ARGV[1])
+    count = count + 1
+  end
+end
+return count
 """
 
 
@@ -101,7 +118,7 @@ class SharedRecordings(Capability):
     """Keeps the events of background turns in Valkey, if it is configured."""
 
     settings: BackgroundSettings
-    _turns: Turns
+    _runtime: RunningAgent
 
     def __init__(
         self, settings: BackgroundSettings, before: Sequence[Capability], load: LoadModules
@@ -124,11 +141,13 @@ class SharedRecordings(Capability):
 
     async def open(self, runtime: Runtime) -> None:
         if self.store:
-            self._turns = cast(RunningAgent, runtime).turns
+            self._runtime = cast(RunningAgent, runtime)
             self._recordings.shared = self
 
     async def follow(self, session_id: str, actor: str | None) -> AsyncIterator[Chunk] | None:
-        recording = await self.newest((session_id, actor)) if self.store else None
+        if not self.store:
+            return None
+        recording = await find(self._runtime, self._recordings, (session_id, actor))
         return None if recording is None or recording.is_ended else read_chunks(recording)
 
     async def close(self) -> None:
@@ -155,7 +174,7 @@ class SharedRecordings(Capability):
         turn_id, format = found
         if local and local.turn_id == turn_id:
             return local
-        if self._turns.is_draining:
+        if self._runtime.turns.is_draining:
             raise AgentError("draining")
         copy = self._copies.get(turn_id)
         if copy is None:
@@ -169,12 +188,11 @@ class SharedRecordings(Capability):
         return copy.recording
 
     async def stop(self, key: Key) -> bool:
-        found = await self._find(key)
-        if found is None:
-            return False
-        turn_id, _ = found
-        keys = self._keys(key[0], f"lease:{turn_id}", f"stop:{turn_id}")
-        return bool(await self._evaluate(STOP, keys, STOP_SECONDS * 1000))
+        session_id, actor = key
+        turns = await self._evaluate(RUNNING, self._keys(session_id, "running"), actor or "")
+        names = [f"{name}:{turn.decode()}" for turn in turns for name in ("lease", "stop")]
+        keys = self._keys(session_id, *names)
+        return bool(keys and await self._evaluate(STOP, keys, STOP_SECONDS * 1000))
 
     def forget(self, session_id: str) -> None:
         self._run(self._forget(session_id), self._writers)
@@ -202,7 +220,7 @@ class SharedRecordings(Capability):
         session_id, actor = key
         recording = turn.recording
         turn_id = recording.turn_id
-        names = ("turns", f"events:{turn_id}", f"lease:{turn_id}", f"stop:{turn_id}")
+        names = ("turns", f"events:{turn_id}", f"lease:{turn_id}", f"stop:{turn_id}", "running")
         keys = self._keys(session_id, *names)
         head = f"{turn_id} {recording.format}"
         written = 0
@@ -265,7 +283,7 @@ class SharedRecordings(Capability):
                 if len(events) == PAGE:
                     continue
                 copy.loaded.set()
-                if self._turns.is_draining:
+                if self._runtime.turns.is_draining:
                     return
                 if now - leased_at > LOST_SECONDS:
                     await self._lose(keys, copy)
