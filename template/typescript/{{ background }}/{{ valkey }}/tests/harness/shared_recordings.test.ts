@@ -102,7 +102,8 @@ describe('another replica', { skip }, () => {
   })
 
   test('stops all turns of the actor', async (context) => {
-    const here = await start(context, [[reply('One, '), wait()], [reply('Two, '), wait()]])
+    const turn = [reply('One, '), wait()]
+    const here = await start(context, [turn, turn])
     const there = await start(context)
     const session = newSession()
     await begin(here, session)
