@@ -4,7 +4,8 @@ import { EventEmitter, once } from 'node:events'
 
 import type { Format } from './failures.ts'
 
-const HELD_BYTES = 2 ** 23 // above the maximum, for readers that are slow: an image takes them time
+/** The size of events above the maximum, for readers that are slow: an image takes them time. */
+export const HELD_BYTES = 2 ** 23
 const LOST_NUMBER = 10 ** 15 - 1 // of `turn_lost`: the killed process may have sent unsaved events
 
 /** The session and the form of a recorded turn. */

@@ -2,10 +2,10 @@
 
 import { LRUCache } from 'lru-cache'
 
-import type { Recording } from './recording.ts'
+import { HELD_BYTES, type Recording } from './recording.ts'
 import type { BackgroundSettings } from './settings.ts'
 
-const KEPT_TURNS = 16 // the ended turns keep at most as many times MAX_EVENT_BYTES
+const KEPT_TURNS = 16 // the ended turns keep as many times MAX_EVENT_BYTES, and HELD_BYTES
 const OVERHEAD = 1024 // bytes of a recording without events
 
 /** The recordings that all replicas share. */
@@ -40,7 +40,7 @@ export class Recordings {
 
   constructor({ maxEventBytes, eventSeconds }: Limits) {
     this.#ended = new LRUCache({
-      maxSize: KEPT_TURNS * maxEventBytes,
+      maxSize: KEPT_TURNS * maxEventBytes + HELD_BYTES,
       sizeCalculation: ({ size }) => size + OVERHEAD,
       ttl: eventSeconds * 1000,
     })

@@ -6,11 +6,11 @@ from typing import Protocol
 
 from ..contract import AgentError
 from .failures import Format
-from .recording import Recording
+from .recording import HELD_BYTES, Recording
 from .settings import BackgroundSettings
 
 Key = tuple[str, str | None]  # the session id and the actor
-KEPT_TURNS = 16  # the ended turns of a process keep at most as many times MAX_EVENT_BYTES
+KEPT_TURNS = 16  # the ended turns keep as many times MAX_EVENT_BYTES, and HELD_BYTES
 OVERHEAD = 1024  # bytes of a recording without events
 
 
@@ -106,7 +106,7 @@ class Recordings:
             return
         self._ended[recording] = key
         self._kept += OVERHEAD + recording.size
-        while self._kept > KEPT_TURNS * self.settings.max_event_bytes:
+        while self._kept > KEPT_TURNS * self.settings.max_event_bytes + HELD_BYTES:
             self._drop(next(iter(self._ended.values())))
 
     def find(self, key: Key) -> Recording | None:
