@@ -13,7 +13,7 @@ trap 'exit 130' HUP INT TERM
 
 # Print an error and exit.
 fail() {
-  echo "$script: $1" >&2
+  printf '%s\n' "$script: $1" >&2
   exit 1
 }
 
@@ -45,7 +45,7 @@ read_account() {
   missing=$1
   shift
   if output=$(aws "$@" --output text 2>"$temporary/error"); then
-    [ "$output" = None ] || echo "$output"
+    [ "$output" = None ] || printf '%s\n' "$output"
   elif grep -Eq "$missing" "$temporary/error"; then
     return 1
   else
@@ -121,12 +121,24 @@ continue-update-rollback --stack-name $name\`, then $script." ;;
   esac
 }
 
+# Print a value of the events of the stack; print nothing if it is missing or cannot be read.
+read_events() {
+  (read_account "$never" cloudformation describe-stack-events --no-paginate \
+    --stack-name "$name" --query "$1") 2>/dev/null || :
+}
+
 # Deploy the stack with a template and parameters.
 deploy_stack() {
   template=$1
   shift
   if [ "$status" = ROLLBACK_COMPLETE ]; then
-    echo 'Deleting the remains of a failed first deployment'
+    # The next stack has no previous values, so pass these on. Later values override them.
+    read_stack "Parameters[].[join('=', [ParameterKey, ParameterValue])]" >"$temporary/parameters"
+    while IFS= read -r parameter; do
+      set -- "$parameter" "$@"
+    done <"$temporary/parameters"
+    echo 'Deleting the remains of a failed first deployment. These parameters are kept:'
+    cat "$temporary/parameters"
     run aws cloudformation delete-stack --stack-name "$name"
     run aws cloudformation wait stack-delete-complete --stack-name "$name"
   fi
@@ -135,11 +147,14 @@ deploy_stack() {
     --capabilities CAPABILITY_IAM --no-fail-on-empty-changeset --parameter-overrides "$@"
   if [ -n "$dry_run" ]; then
     run aws "$@"
-  elif ! aws "$@"; then
+    return
+  fi
+  last=$(read_events 'StackEvents[0].EventId')
+  if ! aws "$@"; then
     failed="StackEvents[?ends_with(ResourceStatus, '_FAILED') && \
 !contains(ResourceStatusReason, 'cancelled')]"
-    reason=$(read_account 'does not exist' cloudformation describe-stack-events --no-paginate \
-      --stack-name "$name" --query "$failed.ResourceStatusReason | [0]" 2>/dev/null) || :
+    # If this failure has no event, the events are those of earlier deployments.
+    reason=$(read_events "StackEvents[0].EventId != '$last' && $failed.ResourceStatusReason | [0]")
     fail "CloudFormation did not deploy the stack. ${reason:-Its message is above.} \
 Correct the cause, then run $script again."
   fi
@@ -180,13 +195,14 @@ run_first_turn() {
   session=first-turn-of-deployment-$(date +%Y%m%d%H%M%S)
   set -- aws bedrock-agentcore invoke-agent-runtime --agent-runtime-arn "$arn" \
     --runtime-session-id "$session" --content-type application/json --accept application/json \
+    --runtime-user-id deploy \
     --payload fileb:///dev/stdin "$temporary/reply"
   if [ -n "$dry_run" ]; then
     run "$@"
   else
     echo '{"prompt": "Hello."}' | "$@" >"$temporary/status" ||
       fail "The agent did not answer. Its log: aws logs tail $logs --since 10m"
-    echo "The agent answered: $(cat "$temporary/reply")"
+    printf 'The agent answered: %s\n' "$(cat "$temporary/reply")"
   fi
   [ -z "$dry_run" ] || return 0
   console="https://console.aws.amazon.com/cloudwatch/home?region=$region"

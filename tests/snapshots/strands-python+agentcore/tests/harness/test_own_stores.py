@@ -97,13 +97,18 @@ async def test_a_store_gets_committed_turns_only(monkeypatch: pytest.MonkeyPatch
     assert store.recorded == ["Hello!", "Fine."]
 
 
-async def test_late_work_is_not_repeated() -> None:
+@pytest.mark.parametrize("is_erased", [False, True])
+async def test_late_work_is_not_repeated_nor_done_for_an_erased_actor(is_erased: bool) -> None:
     store = Store("manuals")
     store.has_failed = True
     messages: list[Any] = [{"role": "user", "content": [{"text": "Late."}]}]
-    attempt = adapter.GuardedStore(store, 1).recording(messages, OfflineModel())
+
+    async def check() -> bool:
+        return is_erased
+
+    attempt = adapter.GuardedStore(store, 1).recording(messages, OfflineModel(), check)
     await asyncio.gather(attempt(), attempt())
-    assert store.recorded == ["Late."]
+    assert store.recorded == ([] if is_erased else ["Late."])
 
 
 async def test_forget_erases_from_stores_with_erase_and_reports_the_others(

@@ -19,3 +19,10 @@ def ask_for_approval() -> Iterator[None]:
         create=True,
     ):
         yield
+
+
+@contextmanager
+def lift_gate() -> Iterator[None]:
+    """Let no call ask for an approval."""
+    with patch.object(agent, "INTERVENTIONS", []):
+        yield

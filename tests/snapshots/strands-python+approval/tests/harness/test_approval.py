@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from client import Client, Response, app
-from gate import ask_for_approval
+from gate import ask_for_approval, lift_gate
 from script import Reply, ToolCall
 
 from my_agent.harness.approval.capability import Approval
@@ -123,6 +123,15 @@ async def test_a_denied_call_does_not_run_and_the_model_gets_the_reason() -> Non
     client = Client(COUNT, Reply("No."))
     id = await wait_for_approval(client)
     response = await deny(client, id, "Not today.")
+    assert response.reply == "No."
+    assert "Not today." in str(await client.runtime.sessions.store.load("s"))
+
+
+async def test_a_denied_call_does_not_run_if_its_gate_was_lifted() -> None:
+    client = Client(COUNT, Reply("No."))
+    id = await wait_for_approval(client)
+    with lift_gate():
+        response = await deny(client, id, "Not today.")
     assert response.reply == "No."
     assert "Not today." in str(await client.runtime.sessions.store.load("s"))
 

@@ -28,6 +28,7 @@ PAY_AGAIN = ToolCall("pay", {"order": "7"}, id="2")
 SEND = ToolCall("send", {"to": "ada"})
 TICKET = ToolCall("ticket", {"title": "Lamp"}, id="2")
 BROKEN = Fail(ValueError("broken"))
+CLAIM_SECONDS = 30
 
 
 class Receiver:
@@ -133,15 +134,20 @@ async def leave_a_running_call(client: Client) -> None:
     request.leave()
 
 
+def later(seconds: float) -> Any:
+    """Show processes a later time. The claim of a process ends after CLAIM_SECONDS."""
+    now = time.time()
+    return patch("time.time", lambda: now + seconds)
+
+
 async def say(client: Client, text: str = "Do it.", **options: Any) -> Response:
     return await client.say(text, session="s", **options)
 
 
 class Index:
-    """An index of effects that counts all other processes as ended."""
+    """An index of effects that keeps the added sessions."""
 
     def __init__(self) -> None:
-        self.all_ended = True
         self.added: list[str] = []
 
     async def add(self, session_id: str, seconds: float) -> None:
@@ -149,9 +155,6 @@ class Index:
 
     async def remove(self, session_id: str) -> None:
         """Do nothing."""
-
-    async def has_ended(self, owner: str) -> bool:
-        return self.all_ended
 
 
 class Shared(Capability):
@@ -266,9 +269,9 @@ async def test_an_outcome_is_saved_before_a_pause(receiver: Receiver) -> None:
     receiver.errors = [OSError("down")]
     assert await outbox_of(client).step("s")
     other = outbox_of(restart(client))
-    other.index = Index()
-    while await other.step("s") is not None:
-        pass
+    with later(CLAIM_SECONDS):
+        while await other.step("s") is not None:
+            pass
     assert [name for name, _ in receiver.calls] == ["send", "ticket", "ticket"]
 
 
@@ -333,21 +336,26 @@ async def test_another_process_continues_when_the_claim_has_ended(receiver: Rece
     with patch.object(Outbox, "watch"):  # the process ends right after the commit
         await say(client)
     other = restart(client, Reply("ok"))
-    outbox_of(other).index = Index()
-    await say(other)
-    await finish(other)
+    with later(CLAIM_SECONDS):
+        await say(other)
+        await finish(other)
     assert receiver.count("send") == 1
 
 
-async def test_a_process_that_seemed_to_have_ended_keeps_its_calls(receiver: Receiver) -> None:
+async def test_a_process_that_renews_its_claim_keeps_its_calls(receiver: Receiver) -> None:
     client = Client(SEND, Reply("ok"))
     with patch.object(Outbox, "watch"):
         await say(client)
-    outbox = outbox_of(restart(client))
-    outbox.index = index = Index()
-    assert await outbox.has_ended(outbox_of(client).id)
-    index.all_ended = False  # the process has renewed its key
-    assert await outbox.step("s")
+    other = outbox_of(restart(client))
+    save = other.save
+
+    async def save_later(session_id: str) -> None:
+        assert await outbox_of(client).step(session_id) == 0  # renews the claim
+        await save(session_id)
+
+    with later(CLAIM_SECONDS), patch.object(other, "save", save_later):
+        assert await other.step("s") == 0
+        assert await other.step("s")
     assert receiver.calls == []
 
 
@@ -370,7 +378,6 @@ async def test_a_server_leaves_the_calls_that_a_command_has_claimed(receiver: Re
         await say(client)
     await outbox_of(client).close(0)  # the claim of the process ends
     server = outbox_of(restart(client))
-    server.index = Index()
 
     async def use(outbox: Outbox, _: Any) -> None:
         assert await outbox.step("s") == 0
@@ -690,8 +697,8 @@ async def test_a_killed_process_leaves_a_call_to_reconcile(receiver: Receiver) -
     await say(other, key="k1")
     assert "may still be running" in str(await other.runtime.sessions.store.load("s"))
     assert receiver.calls == []
-    outbox_of(other).index = Index()
-    await say(other, key="k")
+    with later(CLAIM_SECONDS):
+        await say(other, key="k")
     assert receiver.count("pay") == 1
 
 

@@ -333,6 +333,27 @@ async def test_no_turn_continues_a_damaged_session(damage: dict[str, Any], home:
     assert (await replica.say(session="s")).turn == 1
 
 
+@pytest.mark.parametrize("checkpoints", [0, 2])
+async def test_only_its_known_actor_ends_a_quarantined_session(
+    checkpoints: int, home: Home
+) -> None:
+    replica = home.replica(checkpoints=checkpoints)
+    await replica.say(session="s", actor="ada")
+    home.overwrite_snapshot({**home.read_snapshot(), "data": {"messages": ["x"]}})
+    assert (await replica.end("s", actor="ada")).error == "session_corrupt"
+    other = await replica.end("s", actor="eve")
+    assert other.error == ("session_forbidden" if checkpoints else "session_corrupt")
+    assert len(await replica.store.quarantined("s")) == 1
+    ended = await replica.end("s", actor="ada")
+    if checkpoints:  # which show the actor
+        assert ended.status == 200
+        assert await replica.store.quarantined("s") == []
+        assert await replica.store.checkpoints("s") == []
+    else:
+        assert ended.error == "session_corrupt"
+        assert len(await replica.store.quarantined("s")) == 1
+
+
 async def test_a_session_of_a_newer_format_is_rejected_and_unchanged(home: Home) -> None:
     replica = home.replica()
     await replica.say(session="s")

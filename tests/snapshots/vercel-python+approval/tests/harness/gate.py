@@ -16,3 +16,10 @@ def ask_for_approval() -> Iterator[None]:
         True,
     ):
         yield
+
+
+@contextmanager
+def lift_gate() -> Iterator[None]:
+    """Let no call ask for an approval."""
+    with patch.object(agent.word_count.tool, "require_approval", False):
+        yield

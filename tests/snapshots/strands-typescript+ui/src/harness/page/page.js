@@ -25,9 +25,11 @@ const UNSAVED = 'It has not been saved so far.'
 const UNKNOWN = 'This turn may or may not have been saved.'
 const ASKING = 'The page keeps asking the server for a few minutes.'
 const SECONDS = [3, 6, 12, 25, 50, 100] // between the questions
+const UNSEEN = 2000 // milliseconds for which another replica may not know a new turn
 const AGAIN = [0, 1, 2, 4, 8] // seconds before each attempt to resume a turn
 const GONE = 'The server no longer has this session. Your next message starts it again.'
-const GENTLE = { stopped: 'Stopped', interrupted: 'Interrupted' }
+const MISSED = 'The page missed the end of this turn.'
+const GENTLE = { stopped: 'Stopped', interrupted: 'Interrupted', events_lost: 'Interrupted' }
 const SIGNED_OUT =
   'A proxy answered instead of the agent. Your sign-in may have expired: ' +
   'reload this page to sign in.'
@@ -57,19 +59,25 @@ class Failure extends Error {
 /** The description of the agent: its model, its tools, and whether turns can be resumed. */
 let agent = {}
 
-/** Whether the agent may have saved the turn, or may still work on it. */
+/** Whether the agent may still work on the turn. */
+function mayRun(type) {
+  return ['network_error', 'events_lost'].includes(type) || type.startsWith('http_')
+}
+
+/** Whether the agent may have saved the turn, or may still save it. */
 function isUnknown(type) {
-  return type === 'network_error' || type.startsWith('http_')
+  return ['store_unavailable', 'turn_lost'].includes(type) || mayRun(type)
 }
 
 // Browser storage: sessions for all tabs, and data for a single tab -----------------------------
 
-const unstored = new Map() // values that the browser refused to store
+// Values that the browser refused to store.
+const unstored = { localStorage: new Map(), sessionStorage: new Map() }
 let isWarned = false // whether the user was warned
 
 function read(storage, key) {
   try {
-    return JSON.parse(unstored.get(key) ?? window[storage].getItem(key))
+    return JSON.parse(unstored[storage].get(key) ?? window[storage].getItem(key))
   } catch {
     return null
   }
@@ -79,14 +87,14 @@ function write(storage, key, value) {
   const text = JSON.stringify(value)
   try {
     window[storage].setItem(key, text)
-    unstored.delete(key)
+    unstored[storage].delete(key)
   } catch {
-    unstored.set(key, text)
+    unstored[storage].set(key, text)
   }
 }
 
 function remove(storage, key) {
-  unstored.delete(key)
+  unstored[storage].delete(key)
   try {
     window[storage].removeItem(key)
   } catch {} // the browser blocks its storage
@@ -196,7 +204,7 @@ function follow() {
   for (const [id, conversation] of conversations) {
     const session = sessions.find((saved) => saved.id === id)
     const { title, turns, changed, running } = conversation.session
-    const isStarted = session?.running && session.running.id !== running?.id
+    const isStarted = session?.running && session.running.began !== running?.began
     const isSame = session?.turns === turns && session?.changed === changed && !isStarted
     if (conversation.stop || (session ? isSame : !title)) continue
     if (session && conversation === current) {
@@ -264,6 +272,7 @@ class Conversation {
   async reload() {
     await described
     const known = agent
+    const before = this.stop
     // In this order, a turn that ends in between is not missed.
     const stream = await openStream(this.session)
     const messages = await this.readTurns().catch((error) => {
@@ -274,21 +283,30 @@ class Conversation {
       stream?.stop.abort()
       return this.reload() // the user has entered the token
     }
+    if (this.stop !== before) return stream?.stop.abort() // a turn has begun since
     if (stream) return this.resume(stream, messages)
+    const { running } = this.stored ?? {}
+    if (Date.now() - running?.began < UNSEEN) {
+      await new Promise((resolve) => setTimeout(resolve, 250))
+      return this.reload()
+    }
     this.show(messages)
-    if (this.session.running) this.save({ running: undefined })
+    this.unmark()
   }
 
   /** Follow a turn that this tab did not start, or that it started before a reload. */
   resume({ stop, events, start }, messages) {
-    const id = start?.messageId
+    const { running } = this.session
+    const id = start?.messageId ?? (running && `${running.id}-reply`)
     const last = messages.at(-1)
-    const isAnswer = last?.parts.some(isPending) && ['reply', last.id].includes(id)
+    const isAnswer = last?.parts.some(isPending) && last.id === id
     const isIt = (prompt) => prompt && `${prompt.id}-reply` === id
-    const found = [this.tabData.unfinished, this.session.running].find(isIt)
-    const { text = '', replaces } = found ?? {}
-    const isShown = id === 'reply' || messages.some((message) => message.id === id)
-    if (!id || (isShown && !isAnswer && !replaces)) {
+    const found = [this.tabData.unfinished, running].find(isIt)
+    const { text = '' } = found ?? {}
+    const shown = messages.find((message) => message.id === id)
+    // Another replica no longer has the approved turn, but still the turn that it replaces.
+    const replaces = found?.replaces ?? (found?.isAnswer && shown?.metadata.turn)
+    if (!id || (shown && !isAnswer && !replaces)) {
       stop.abort() // the turn is committed
       return this.show(messages)
     }
@@ -476,10 +494,10 @@ class Conversation {
     const { id, text, after, failure, replaces, how, isAnswer, answered, was } = unfinished
     const files = replaces ? filesOf.get(this.userMessages.get(replaces)) : this.sentFiles
     const isIncomplete = unfinished.hasFiles && !files?.length
-    const mayRun = failure && isUnknown(failure.type)
+    const isUnclear = failure && isUnknown(failure.type)
     // Until a turn ends, the server has the state before it: the calls are still pending.
     const waits = isAnswer && messages.some(({ parts }) => parts.some(isOneOf(answered)))
-    if (waits && mayRun) {
+    if (waits && isUnclear) {
       const notice = this.fail(failure, `${UNKNOWN} ${ASKING}`, () => this.load())
       this.askAgain(notice, messages)
       return
@@ -490,7 +508,7 @@ class Conversation {
       const isSame = turn > after && textOf(message.parts) === text
       if (!replaces) return message.id === id || isSame
       // The server reported the failure.
-      const isKnown = failure && failure.type !== 'stopped' && !mayRun
+      const isKnown = failure && failure.type !== 'stopped' && !isUnclear
       return isSame && turn === this.lastTurn && !isKnown && textOf(reply.parts) !== was
     })
     if (isKept) {
@@ -498,13 +516,14 @@ class Conversation {
       return this.remember({ unfinished: null })
     }
     let consequence = `${UNSAVED} Trying again runs it once.`
-    if (failure) consequence = mayRun ? `${UNKNOWN} ${ASKING}` : UNCHANGED
+    if (failure) consequence = isUnclear ? `${UNKNOWN} ${ASKING}` : UNCHANGED
     if (isIncomplete) consequence = `${failure ? consequence : UNSAVED} ${LOST_FILES}`
     const userMessage = this.addPrompt(text, files)
-    const retry = () =>
-      replaces
-        ? this.replace({ id, text, replaces, how })
-        : this.takeTurn({ id, text }, userMessage)
+    const retry = async () => {
+      if (!replaces) return this.takeTurn({ id, text }, userMessage)
+      if (isUnclear) await this.load().ready // the turn may be saved since
+      if (this.tabData.unfinished) this.replace({ id, text, replaces, how })
+    }
     const notice = this.fail(
       failure ?? { type: 'interrupted', message: INTERRUPTED },
       consequence,
@@ -514,7 +533,7 @@ class Conversation {
         this.recompose({ id, text, replaces }, files)
       },
     )
-    if (mayRun) this.askAgain(notice, messages)
+    if (isUnclear) this.askAgain(notice, messages)
   }
 
   /**
@@ -582,10 +601,23 @@ class Conversation {
     }
   }
 
-  /** Save data of the session, unless it has ended. */
+  /** The session as the tabs have saved it, unless it has ended. */
+  get stored() {
+    return readSessions().find(({ id }) => id === this.session.id)
+  }
+
+  /** Save data of the session, unless it has ended; other tabs may have saved the rest. */
   save(change) {
     Object.assign(this.session, change)
-    if (isListed(this.session)) saveSession(this.session)
+    if (this.stored) saveSession({ ...this.stored, ...change })
+  }
+
+  /** Remove the mark of the running turn, unless another tab has started the next turn. */
+  unmark() {
+    const { running } = this.session
+    this.session.running = undefined
+    const isLatest = running && running.began === this.stored?.running?.began
+    if (isLatest) this.save({ running: undefined })
   }
 
   /** Put a failed prompt back into its field for changes. */
@@ -678,12 +710,12 @@ class Conversation {
     this.rememberUnfinished(unfinished, filesOf.get(userMessage))
     while (reply.node.nextSibling) reply.node.nextSibling.remove() // about an earlier answer
     reply.resume()
-    const request = { messages: [{ id: 'reply', role: 'assistant', parts }] }
-    this.run(userMessage, reply, answered, this.poster(request, prompt))
+    const request = { messages: [{ id: `${prompt.id}-reply`, role: 'assistant', parts }] }
+    this.run(userMessage, reply, answered, this.poster(request, answered))
   }
 
   /** Return a function that sends a request and returns the events of its turn. */
-  poster(request, { id, text, replaces }) {
+  poster(request, { id, text, replaces, isAnswer }) {
     return async (signal) => {
       const turn = {
         id: this.session.id,
@@ -693,7 +725,8 @@ class Conversation {
       }
       const options = { method: 'POST', body: JSON.stringify(turn), signal }
       const response = await call(this.session, 'api/chat', options)
-      if (agent.resumes) this.save({ running: { id, text, replaces } }) // for other tabs
+      const running = { id, text, replaces, isAnswer, began: Date.now() }
+      if (agent.resumes) this.save({ running }) // for other tabs
       return readEvents(response)
     }
   }
@@ -714,7 +747,7 @@ class Conversation {
     } catch (error) {
       let isRead = false
       const failure = stop.signal.aborted ? new Failure('stopped', '') : asFailure(error)
-      if (agent.resumes && isUnknown(failure.type)) {
+      if (agent.resumes && mayRun(failure.type)) {
         const { type, message } = failure
         this.remember({ unfinished: { ...this.tabData.unfinished, failure: { type, message } } })
         isRead = await this.reconnect()
@@ -722,7 +755,7 @@ class Conversation {
       }
       if (!isRead) await this.rollBack(userMessage, reply, failure, prompt)
     }
-    if (this.session.running) this.save({ running: undefined })
+    this.unmark()
     reply.node.ariaBusy = 'false'
     this.log.classList.remove('busy')
     this.log.ariaBusy = 'false'
@@ -759,8 +792,9 @@ class Conversation {
     this.share({ ...factsBefore(this.shared, turn), [turn]: facts })
     this.save(change)
     if (prompt.isResumed) this.load() // this tab may lack the prompt's files
-    if (unstored.has(SESSIONS) && !isWarned) this.note(UNSTORED)
-    isWarned ||= unstored.has(SESSIONS)
+    const isUnstored = unstored.localStorage.has(SESSIONS)
+    if (isUnstored && !isWarned) this.note(UNSTORED)
+    isWarned ||= isUnstored
     say(waits ? 'This turn waits for your approval.' : `Committed as turn ${turn}.`)
   }
 
@@ -770,7 +804,7 @@ class Conversation {
     const isShort = prompt.replaces || prompt.isAnswer || isConflict // the log lacks turns
     let consequence = isShort ? UNKNOWN : `${UNKNOWN} Try again: it will not run twice.`
     consequence += ` ${ASKING}`
-    // The page stopped listening before the end of the turn, so it asks for the outcome.
+    // The page or the server does not know the outcome, so the page asks for it.
     const soon = { signal: AbortSignal.timeout(5000) }
     const asks = isShort || type === 'stopped' || isUnknown(type)
     const messages = asks ? await this.readTurns(soon).catch(() => null) : []
@@ -857,15 +891,34 @@ async function call(session, path, options = {}) {
 /**
  * Return the running turn of a session: its events from the beginning, the first of them, and what
  * closes the connection. Return null if no turn runs.
+ *
+ * If the server has dropped the first events, there is no first event.
  */
 async function openStream(session) {
   if (!agent.resumes) return null
   const stop = new AbortController()
   const response = await call(session, streamOf(session), { signal: stop.signal })
-  if (response.status === 204) return null
+  const turnId = response.headers.get('X-Turn-Id')
+  if (response.status === 204 && !turnId) return null
   const events = readEvents(response)
-  const { value: start } = await events.next()
-  return { stop, events, start }
+  const { value: start } = response.status === 204 ? {} : await events.next()
+  if (start?.messageId) return { stop, events, start }
+  return { stop, events: awaitEnd(session, turnId, stop.signal) }
+}
+
+/** Wait until a turn has ended whose events cannot be read. */
+async function* awaitEnd(session, turnId, signal) {
+  let runningId = turnId
+  while (runningId === turnId) {
+    await new Promise((resolve, reject) => {
+      setTimeout(resolve, 3000)
+      signal.onabort = reject
+    })
+    const response = await call(session, streamOf(session), { signal })
+    await response.body?.cancel()
+    runningId = response.headers.get('X-Turn-Id')
+  }
+  yield { type: 'error', errorText: `events_lost: ${MISSED}` }
 }
 
 function streamOf({ id }) {
@@ -881,7 +934,8 @@ async function checkRunning() {
     stream?.stop.abort()
     // Another tab may have changed the session since.
     const latest = readSessions().find(({ id }) => id === session.id)
-    const isSame = latest?.running?.id === session.running.id && !conversations.has(session.id)
+    if (conversations.has(session.id)) continue
+    const isSame = latest?.running?.began === session.running.began
     if (stream === null && isSame) saveSession({ ...latest, running: undefined })
   }
 }

@@ -48,6 +48,8 @@ export class Reply {
   take(event) {
     const id = event.toolCallId ?? `${this.rounds} ${event.id}`
     const item = this.items.get(id)
+    const isCall = event.type === 'tool-input-available'
+    if (event.toolCallId && !item && !isCall) return // its call was before the approval
     if (event.type === 'text-start') {
       this.items.set(id, { text: '', node: this.add(element('div', 'markdown')) })
     } else if (event.type === 'text-delta') {
@@ -64,7 +66,7 @@ export class Reply {
       item.node.append(event.delta)
     } else if (event.type === 'reasoning-end') {
       endReasoning(item)
-    } else if (event.type === 'tool-input-available') {
+    } else if (isCall) {
       const state = element('span', 'state', 'running')
       const toolName = visible(event.toolName)
       const summary = element('summary', '', element('code', '', toolName), state)
