@@ -156,8 +156,7 @@ export async function readCall(
   const raw = await runtime.turns.reading(() => receive(request, runtime.settings.maxBodyBytes))
   contract.checkIds(sessionId, null)
   const contentType = readHeader(request, 'Content-Type') ?? ''
-  const hasForm = isForm(contentType)
-  const body = hasForm ? parseForm(raw, contentType, runtime.settings) : parseJson(raw)
+  const body = parseBody(raw, contentType, runtime.settings)
   const call = readBody(body, sessionId, runtime)
   if (isNew && !(call instanceof TurnRequest)) {
     throw new AgentError('invalid_request', 'Send the session id in the session header.')
@@ -225,8 +224,9 @@ export function parseJson(body: Uint8Array): unknown {
   }
 }
 
-/** Return a form as the JSON body with the same fields, but with `File`s. Throws AgentError. */
-function parseForm(raw: Uint8Array, contentType: string, settings: CoreSettings): object {
+/** Return the value of JSON, or a form as its fields, with `File`s. Throws AgentError. */
+export function parseBody(raw: Uint8Array, contentType: string, settings: CoreSettings): unknown {
+  if (!isForm(contentType)) return parseJson(raw)
   const { fields, files } = readForm(raw, contentType, settings)
   const values = new Map([...fields].map(([name, value]) => [name, readField(name, value)]))
   if (files.length > 0) values.set('files', files)

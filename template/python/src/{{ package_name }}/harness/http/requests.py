@@ -161,10 +161,7 @@ async def read_call(request: Request, runtime: Runtime) -> TurnRequest | Change:
     if not re.fullmatch(contract.SESSION_ID, session_id):
         raise AgentError("invalid_session_id")
     content_type = read_header(request, "content-type") or ""
-    if is_form(content_type):
-        body = _parse_form(raw, content_type, runtime.settings)
-    else:
-        body = parse_json(raw)
+    body = parse_body(raw, content_type, runtime.settings)
     call = _read_body(body, session_id, runtime)
     if is_new and isinstance(call, Change):
         raise AgentError("invalid_request", "Send the session id in the session header.")
@@ -242,8 +239,10 @@ def parse_json(body: bytes) -> Any:
         raise AgentError("invalid_json") from None
 
 
-def _parse_form(raw: bytes, content_type: str, settings: CoreSettings) -> dict[str, Any]:
-    """Return a form as the JSON body with the same fields, but with `File`s. Raises AgentError."""
+def parse_body(raw: bytes, content_type: str, settings: CoreSettings) -> Any:
+    """Return the value of JSON, or a form as its fields, with `File`s. Raises AgentError."""
+    if not is_form(content_type):
+        return parse_json(raw)
     fields, files = read_form(raw, content_type, settings)
     body = {name: _read_field(name, value) for name, value in fields.items()}
     return body | {"files": files} if files else body

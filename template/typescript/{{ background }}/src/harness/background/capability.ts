@@ -5,8 +5,7 @@ import { randomUUID } from 'node:crypto'
 
 import { Capability, type Routes } from '../capability.ts'
 import { AgentError, checkIds, SESSION_HEADER, SESSION_ID, type Turn } from '../contract.ts'
-import { isForm, readForm } from '../http/multipart.ts'
-import { checkAccess, parseJson, pathOf, readActor, readHeader, typesOf } from '../http/requests.ts'
+import { checkAccess, parseBody, pathOf, readActor, readHeader, typesOf } from '../http/requests.ts'
 import { receive } from '../http/requests.ts'
 import { send, STREAM_HEADERS } from '../http/server.ts'
 import type { Handler, Modules, Runtime } from '../modules.ts'
@@ -298,19 +297,11 @@ async function answer(response: ServerResponse, work: () => Promise<void>): Prom
 /** Return the fields of a form or of a JSON object; the agent itself rejects other bodies. */
 function fieldsOf(body: Uint8Array, contentType: string, settings: CoreSettings): Fields {
   try {
-    const value = isForm(contentType) ? formOf(body, contentType, settings) : parseJson(body)
+    const value = parseBody(body, contentType, settings)
     return typeof value === 'object' && value !== null && !Array.isArray(value) ? { ...value } : {}
   } catch {
     return {}
   }
-}
-
-/** Return the fields of a form without its files. Throws AgentError. */
-function formOf(body: Uint8Array, contentType: string, settings: CoreSettings): Fields {
-  const { fields } = readForm(body, contentType, settings)
-  const valueOf = (name: string, value: Uint8Array) =>
-    name === 'prompt' ? Buffer.from(value).toString() : parseJson(value)
-  return Object.fromEntries([...fields].map(([name, value]) => [name, valueOf(name, value)]))
 }
 
 /** Return the mode of a request, if any. Throws AgentError `invalid_request`. */

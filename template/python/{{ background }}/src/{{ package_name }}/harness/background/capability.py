@@ -11,10 +11,10 @@ from starlette.types import ASGIApp
 from ..capability import Capability, Routes
 from ..contract import NO_SNIFF, SESSION_HEADER, AgentError, Turn
 from ..http.multipart import FORM_TYPE
-from ..http.requests import read_header
+from ..http.requests import parse_body, read_header
 from ..modules import LoadModules, Route
 from ..runtime import Runtime
-from .detached import CONTROL_PATH, DETACHED, MODES, Detaching, read_fields
+from .detached import CONTROL_PATH, DETACHED, MODES, Detaching
 from .failures import Format
 from .readers import follow, read_key, stop
 from .recordings import Recordings
@@ -72,7 +72,7 @@ class Background(Capability):
         """Follow or stop a turn: the bodies of POST /invocations that run no turn."""
         session_id = read_header(request, SESSION_HEADER)
         content_type = read_header(request, "content-type") or ""
-        body = read_fields(await request.body(), content_type, self.settings)
+        body = parse_body(await request.body(), content_type, self.settings)
         if session_id is None:
             raise AgentError("invalid_request", "Send the session id in the session header.")
         key = read_key(request, runtime, session_id)

@@ -12,10 +12,9 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..contract import NO_SNIFF, SESSION_HEADER, AgentError, Turn
-from ..http.multipart import is_form, read_form
-from ..http.requests import find_actor, parse_json
+from ..http.multipart import is_form
+from ..http.requests import find_actor, parse_body
 from ..log import log_unexpected
-from ..settings import CoreSettings
 from .failures import Format, format_error, format_part
 from .readers import TURN_HEADER, EventStream
 from .recordings import BackgroundTurn, Recordings
@@ -249,21 +248,10 @@ class Detaching:
         if not any(f"{quote}{name}{quote}".encode() in body for name in MODES):
             return {}
         try:
-            fields = read_fields(body, content_type, self._settings)
+            fields = parse_body(body, content_type, self._settings)
         except AgentError:  # the app raises it again
             return {}
         return fields if isinstance(fields, dict) else {}
-
-
-def read_fields(body: bytes, content_type: str, settings: CoreSettings) -> Any:
-    """Return the fields of a form, or the value of JSON. Raises AgentError."""
-    if not is_form(content_type):
-        return parse_json(body)
-    fields, _ = read_form(body, content_type, settings)
-    return {
-        name: value.decode(errors="replace") if name == "prompt" else parse_json(value)
-        for name, value in fields.items()
-    }
 
 
 def _find_request(fields: dict[str, Any]) -> None:
