@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 STEPS = 100
 
@@ -39,3 +40,9 @@ def is_cancelled() -> bool:
     """Whether the current task is cancelled, and not only a task that it awaits."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
+
+
+def retrieve_error(task: asyncio.Task[Any]) -> None:
+    """Retrieve the error of a task whose caller may have left; asyncio would log it."""
+    if not task.cancelled():
+        task.exception()

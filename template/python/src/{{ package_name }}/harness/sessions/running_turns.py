@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from ..contract import DRAINING, AgentError
+from ..deadline import retrieve_error
 
 Result = TypeVar("Result")
 
@@ -49,8 +50,7 @@ class Turns:
 
     def _remove(self, task: asyncio.Task[Any]) -> None:
         self.tasks.discard(task)
-        if not task.cancelled():
-            task.exception()  # retrieved, or asyncio would log it again
+        retrieve_error(task)
 
     def _check_room(self) -> None:
         if self.is_draining:

@@ -11,6 +11,7 @@ from cachetools import LRUCache
 from pydantic import BaseModel, ValidationError
 
 from ..contract import AgentError, Marks, ToolCall, Turn, TurnRequest, TurnResult
+from ..deadline import retrieve_error
 from ..sessions.sessions import LastTurn, Session, Snapshot, Stage, serialize, without_messages
 from . import adapter
 
@@ -141,6 +142,7 @@ async def _claim(session: Session, waiting: Waiting) -> None:
     # A unique id distinguishes this claim from claims of other processes.
     claim = last["claim"] = uuid4().hex
     claiming = asyncio.create_task(session.claim(snapshot, last))
+    claiming.add_done_callback(retrieve_error)
     try:
         claimed = await asyncio.shield(claiming)  # a cancelled turn runs no tool
     except BaseException:

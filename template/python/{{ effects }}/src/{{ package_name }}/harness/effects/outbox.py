@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol
 from uuid import uuid4
 
 from ..contract import AgentError, Turn
-from ..deadline import is_cancelled
+from ..deadline import is_cancelled, retrieve_error
 from ..log import describe, log_unexpected, place_of
 from ..sessions.sessions import LastTurn, Session, Sessions, Stage
 from .functions import FUNCTIONS, Effect, EffectFunction, Rejected, canonical
@@ -209,7 +209,9 @@ class Outbox:
 
         Cancellation does not stop the save.
         """
-        await asyncio.shield(asyncio.create_task(self._save(session_id), context=Context()))
+        saving = asyncio.create_task(self._save(session_id), context=Context())
+        saving.add_done_callback(retrieve_error)
+        await asyncio.shield(saving)
 
     async def _save(self, session_id: str) -> None:
         outcomes = {**self.outcomes.get(session_id, {})}
@@ -262,7 +264,7 @@ class Outbox:
         task = asyncio.create_task(self._run_started(session, function, call))
         self.running[call.key] = task
         task.add_done_callback(lambda _: self._end_call(call.key))
-        task.add_done_callback(_retrieve)
+        task.add_done_callback(retrieve_error)
 
     def _end_call(self, key: str) -> None:
         self.running.pop(key, None)
@@ -538,12 +540,6 @@ def _as_json(result: Any) -> Any:
         return json.loads(json.dumps(to_jsonable_python(result), allow_nan=False))
     except (ValueError, RecursionError):
         return NOT_JSON
-
-
-def _retrieve(task: asyncio.Task[Any]) -> None:
-    """Retrieve an error, which asyncio would log if the turn has ended."""
-    if not task.cancelled():
-        task.exception()
 
 
 async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
