@@ -3,6 +3,7 @@
 import signal
 import threading
 import time
+from typing import Any
 
 import httpx
 import pytest
@@ -177,9 +178,10 @@ def test_a_large_prompt_runs_in_the_background_too(chat: Background) -> None:
 def test_a_form_runs_in_the_background_too(chat: Background, gate: threading.Event) -> None:
     def post(**fields: str) -> httpx.Response:
         host, port = chat.server.address
-        files = [("files", ("photo.png", png(), "image/png"))] if "prompt" in fields else []
+        photo: Any = ("files", ("photo.png", png(), "image/png"))
         url = f"http://{host}:{port}/invocations"
-        parts = [*files, *((name, (None, value)) for name, value in fields.items())]
+        parts = [photo] if "prompt" in fields else []
+        parts += [(name, (None, value)) for name, value in fields.items()]
         return httpx.post(url, files=parts, headers=chat.headers, timeout=60)
 
     chat.script("One.", ["a", Hold(gate), "b"])

@@ -9,7 +9,7 @@ from tests.conformance.chat import Chat, assert_failed
 from tests.conformance.client import EVENTS, JSON
 from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet, Server
-from tests.conformance.steps import Call
+from tests.conformance.steps import Call, Step
 from tests.conformance.waiting import ASKED, answer, close, delete, ids, order, read, runs
 
 pytestmark = pytest.mark.about("turns")
@@ -162,7 +162,7 @@ def test_a_denied_call_of_a_final_tool_ends_no_turn(chat: Chat) -> None:
 def test_a_final_tool_beside_a_waiting_call_ends_the_turn_after_the_answer(
     chat: Chat, approves: bool
 ) -> None:
-    step = ["Hm. ", close(chat), delete(chat)]
+    step: Step = ["Hm. ", close(chat), delete(chat)]
     waiting = ids(chat.say(ASKED, step, ["Never said."], headers=JSON))
     assert len(waiting) == 1
     answers = {} if approves else dict.fromkeys(waiting, "not now")

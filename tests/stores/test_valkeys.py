@@ -91,7 +91,8 @@ def test_a_save_to_a_cluster_whose_reply_was_lost_is_looked_up(
     """A client may try again by itself, and its last error is that it cannot connect."""
     with valkey_cluster(tmp_path) as first:
         node: Any = valkey.Valkey(*first)
-        primaries = valkey.ValkeyCluster(*first).get_primaries()
+        client: Any = valkey.ValkeyCluster(*first)
+        primaries = client.get_primaries()
         beside = next((one.host, one.port) for one in primaries if one.port != first[1])
         proxy = Proxy(first, ValkeyStore.is_save)
         node.config_set("cluster-announce-port", proxy.port)
