@@ -94,10 +94,9 @@ def tab(browser: Browser) -> Iterator[Page]:  # noqa: F811
     context.close()
 
 
-@pytest.mark.parametrize("reloads", [5, pytest.param(20, marks=pytest.mark.full)])
-@pytest.mark.parametrize(
-    "source", [use_chat_page, pytest.param(assistant_page, marks=pytest.mark.full)]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("reloads", [5, 20])
+@pytest.mark.parametrize("source", [use_chat_page, assistant_page])
 def test_a_page_that_reloads_again_and_again_shows_the_reply_once(
     fleet: Fleet,
     target: Target,

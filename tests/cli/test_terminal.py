@@ -130,6 +130,7 @@ def test_the_speaker_is_visible(chat: PseudoTerminal) -> None:
     assert "You said: Hello." in chat.expect(PROMPT)
 
 
+@pytest.mark.full
 def test_the_words_of_the_help_are_whole_in_40_columns(talk: Talk) -> None:
     chat = talk()
     chat.resize(40)

@@ -69,6 +69,7 @@ def test_a_full_disk_keeps_whole_turns_or_none(trial: Home) -> None:
     assert not [*(trial.folder / ".memory").glob("*.tmp")]
 
 
+@pytest.mark.full
 @pytest.mark.usual("vercel-python-alone", "strands-typescript-alone")
 def test_a_trial_recalls_new_records_once_and_facts_before_questions(trial: Home) -> None:
     said = ["My cat is called Otto."] * 45 + ["My cat is called Miso."]

@@ -179,6 +179,7 @@ def test_a_token_that_was_rotated_costs_no_turn(
         proxy.close()
 
 
+@pytest.mark.full
 @pytest.mark.stores("valkey")
 @pytest.mark.spread
 def test_a_secret_that_is_missing_keeps_the_server_from_starting(agents: Agents) -> None:

@@ -185,7 +185,7 @@ def test_a_project_name_may_not_equal_a_dependency(variant: str, rendered: Rende
     assert names - set(QUESTIONS["taken_names"]["default"].split()) == set()
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("target", [target for target in TARGETS if target.endswith("-python")])
 def test_no_default_name_equals_a_transitive_dependency(target: str) -> None:
     installed = environment(target).glob(".venv/lib/*/site-packages/*.dist-info")
