@@ -42,6 +42,7 @@ def test_an_update_from_the_last_release_loses_nothing(name: str, history: Histo
     assert [path for path in project if project[path] != wanted[path]] == []
 
 
+@pytest.mark.full
 def test_the_order_desk_passes_the_tests_of_its_owner(history: History, tmp_path: Path) -> None:
     words = ("--ignore", "tests/harness")
     run_tests(tmp_path / "passed", updated(history, "order-desk"), "strands-python", *words)

@@ -81,7 +81,7 @@ function refuse(error: NodeJS.ErrnoException, socket: Duplex): void {
   if (answer?.req.complete) {
     if (refused.has(socket)) return
     refused.add(socket)
-    socket.pause() // what the client still sends would fill the memory
+    socket.pause() // further bytes would fill the memory
     // A client that does not read would keep its connection and the memory of its body.
     const clock = setInterval(() => answer.writableEnded && socket.destroy(), 1000)
     answer.once('close', () => {

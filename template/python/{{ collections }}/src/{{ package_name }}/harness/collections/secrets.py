@@ -16,7 +16,6 @@ from time import monotonic
 import anyio
 import anyio.to_thread
 
-from ..deadline import retrieve_error
 from ..log import describe
 from ..settings import CoreSettings
 from .fields import SecretRef
@@ -99,7 +98,6 @@ class Secrets:
         if ref not in self._reads:
             self._reads[ref] = asyncio.create_task(self._refresh(ref, value))
             self._reads[ref].add_done_callback(lambda _: self._reads.pop(ref))
-            self._reads[ref].add_done_callback(retrieve_error)
         can_wait = value and self._seconds and not was_refused
         return value if can_wait else await asyncio.shield(self._reads[ref])
 
