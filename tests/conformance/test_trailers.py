@@ -16,6 +16,7 @@ from tests.conformance.provider import PATIENCE, Provider
 from tests.conformance.server import Fleet, Server
 from tests.conformance.steps import Hold
 from tests.conformance.targets import Target
+from tests.stores.servers import wait_for
 
 pytestmark = pytest.mark.about("the server")
 
@@ -138,6 +139,20 @@ def test_messages_after_a_running_turn_are_not_stored(
     assert megabytes(chat.server) - before < 20
     gate.set()
     exchange.leave()
+
+
+def test_a_client_that_leaves_after_bad_bytes_ends_its_turn(
+    fleet: Fleet, provider: Provider, gate: threading.Event
+) -> None:
+    chat = Chat(fleet.fresh(), provider)
+    exchange = chat.start("One.", ["Well, ", Hold(gate), "done."], headers=JSON)
+    chat.call("One.")
+    exchange.write(b"\x00\x01 bad\r\n\r\n")
+    exchange.leave()
+    wait_for("the end of the turn", lambda: "outcome=cancelled" in chat.server.log)
+    gate.set()
+    chat.server.settle()
+    assert chat.recalled() == []
 
 
 def megabytes(server: Server) -> float:

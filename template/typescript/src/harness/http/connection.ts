@@ -81,9 +81,13 @@ function refuse(error: NodeJS.ErrnoException, socket: Duplex): void {
   if (answer?.req.complete) {
     if (refused.has(socket)) return
     refused.add(socket)
-    socket.pause() // further bytes would fill the memory
-    // A client that does not read would keep its connection and the memory of its body.
-    const clock = setInterval(() => answer.writableEnded && socket.destroy(), 1000)
+    // Further bytes would fill the memory. Some are read each second, to notice a client that leaves.
+    socket.removeAllListeners('data').on('data', () => socket.pause())
+    const clock = setInterval(() => {
+      // A client that does not read would keep its connection and the memory of its body.
+      if (answer.writableEnded) socket.destroy()
+      else socket.resume()
+    }, 1000)
     answer.once('close', () => {
       clearInterval(clock)
       refused.delete(socket)
