@@ -81,7 +81,7 @@ function refuse(error: NodeJS.ErrnoException, socket: Duplex): void {
   if (answer?.req.complete) {
     if (refused.has(socket)) return
     refused.add(socket)
-    // Further bytes would fill the memory. Some are read each second, to notice a client that leaves.
+    // Further bytes would fill the memory. A few are read each second, to notice a client's end.
     socket.removeAllListeners('data').on('data', () => socket.pause())
     const clock = setInterval(() => {
       // A client that does not read would keep its connection and the memory of its body.
