@@ -88,7 +88,7 @@ def test_an_image_is_built_from_the_lock_and_runs(project: Path, image: str) -> 
     advice = "uv lock" if is_python else "npm install"
     missing = build(project, image)
     assert missing.returncode
-    assert f"run {advice}, and commit it." in missing.stdout
+    assert f"Run {advice} and commit the file." in missing.stdout
 
     lock(project)
     manifest = project / ("pyproject.toml" if is_python else "package.json")
