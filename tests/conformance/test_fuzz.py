@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.about("the server"), pytest.mark.slow]
 SEED = 12
 REQUESTS = 2000
 AT_ONCE = 700
-MOST_POOLED = 10  # connections that the client of a store keeps: the number that it needed at once
+MOST_POOLED = 30  # connections of a store's client: one for each session that works at once
 MOST_MEGABYTES = 150  # more than before, of which Node frees what it must
 OWNED = "session-of-somebody-else"
 

@@ -28,7 +28,6 @@ GONE = {
     *("store/versions", "tracing", "turn_log"),
 }
 USUAL_PLACES = {(LAST, "strands-python"), (LAST, "vercel-typescript+valkey+agentcore")}
-USUAL = {("0.2.0", "vercel-typescript")}
 # 0.5.0 wrote the modules of `memory/` anew, in `collections/` and `store/`.
 REWRITTEN, MEMORY = "0.5.0", "memory/"
 # The line that an owner puts in place of another, in modules that each release has.
@@ -216,7 +215,7 @@ def test_each_module_of_a_release_has_a_new_place(
     assert lost <= GONE
 
 
-@pytest.mark.parametrize(("release", "variant"), params(USUAL))
+@pytest.mark.parametrize(("release", "variant"), params(set()))
 def test_edits_and_imports_follow_the_modules(
     release: str,
     variant: str,
@@ -233,8 +232,7 @@ def test_edits_and_imports_follow_the_modules(
     assert git(project, "diff", "--name-only", "--diff-filter=U") == ""
     assert_carried(project, edits, monkeypatch)
     check_types(project, variant)
-    if (release, variant) not in USUAL:
-        pass_once(history, variant.partition("+")[0], project)
+    pass_once(history, variant.partition("+")[0], project)
 
 
 @pytest.mark.full

@@ -65,6 +65,32 @@ async def test_a_disconnect_cancels_the_turn() -> None:
     await assert_unchanged(client)
 
 
+class Connect(Wait):
+    """Waits like a client that cancels its own task for a moment when it has connected."""
+
+    async def wait(self) -> None:
+        task = asyncio.current_task()
+        assert task
+        self.reached.set()
+        task.cancel()
+        for _ in range(100):
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0)
+        if task.uncancel():
+            raise asyncio.CancelledError
+        await self.event.wait()
+
+
+async def test_a_disconnect_while_the_model_connects_cancels_the_turn() -> None:
+    answer = Connect(asyncio.Event())
+    client = Client(answer)
+    request = client.start(session="s", key="k")
+    await answer.reached.wait()
+    request.leave()
+    assert (await request.response()).error == "draining"
+    await assert_unchanged(client)
+
+
 async def test_turns_of_a_session_run_in_sequence() -> None:
     first_answer = Wait(asyncio.Event())
     client = Client([first_answer, Reply("one")])

@@ -3,10 +3,10 @@
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator, Collection
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Collection
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import ai
 from pydantic import TypeAdapter
@@ -49,6 +49,7 @@ log = logging.getLogger(__name__)
 MESSAGES = TypeAdapter(list[Message])
 PARTS = TypeAdapter(list[ai.messages.Part])
 DELTAS = (ai.events.TextDelta, ai.events.ReasoningDelta, ai.events.ToolDelta)
+CANCEL_SECONDS = 0.5  # between looks at the task of a cancelled turn's model
 
 
 async def answer_turn(
@@ -117,7 +118,7 @@ async def _stream(
     agent.accepted = AcceptedTypes(file_types, turn.request.files)
     agent.final_tools = [] if output else getattr(module, "FINAL_TOOLS", [])
     try:
-        async with agent.run(model, messages, output_type=output) as run:
+        async with _cancelling(agent), agent.run(model, messages, output_type=output) as run:
             async for event in run:
                 if isinstance(event, DELTAS):
                     size += len(event.chunk.encode(errors="replace"))
@@ -150,6 +151,31 @@ async def _stream(
     return list[Message](run.messages[1:])
 
 
+@asynccontextmanager
+async def _cancelling(agent: "TurnAgent") -> AsyncIterator[None]:
+    """Cancel the task of the model if the turn is cancelled and the SDK does not do it.
+
+    The SDK leaves out a task with a cancellation request. A client of a model makes such a request
+    to its own task for a moment when it has connected, and the turn would never end.
+    """
+    loop = asyncio.get_running_loop()
+    turn = cast(asyncio.Task[Any], asyncio.current_task())
+    timer: asyncio.TimerHandle
+
+    def look() -> None:
+        nonlocal timer
+        task = agent.task
+        if turn.cancelling() and task and not task.cancelling():
+            task.cancel()
+        timer = loop.call_later(CANCEL_SECONDS, look)
+
+    timer = loop.call_later(CANCEL_SECONDS, look)
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 def _usage_of(usage: ai.types.usage.Usage) -> Usage:
     return Usage(usage.input_tokens, usage.cache_read_tokens or 0, usage.output_tokens)
 
@@ -165,8 +191,10 @@ class TurnAgent(ai.Agent):
     shortening: Shortening
     accepted: AcceptedTypes
     final_tools: Collection[str]
+    task: asyncio.Task[Any] | None = None  # runs the loop
 
     async def loop(self, context: ai.Context) -> AsyncGenerator[ai.events.AgentEvent]:
+        self.task = asyncio.current_task()
         max_calls = self.settings.max_tool_calls
         earlier = sum(message["role"] == "assistant" for message in self.stage.resumed)
         for _ in range(earlier, self.settings.max_steps):
