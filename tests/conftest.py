@@ -99,7 +99,7 @@ Once = Callable[[str, Callable[[], Any]], Any]
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Return the workers for two cores: slow tests wait, and each worker imports all modules."""
-    return 4 if config.option.markexpr == "full" else 3
+    return 3 if config.option.markexpr == "not slow" else 4
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -43,6 +43,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def visitor(browser: Browser, pages: Fleet, provider: Provider) -> Iterator[Visitor]:
+    provider.forget()  # another target may have the same prompts
     visitor = Visitor(browser, pages.shared(UI=1), provider)
     yield visitor
     visitor.leave()
