@@ -62,7 +62,7 @@ TYPED = {"strands-python+s3", "strands-typescript+s3"}
 # language, no test is about a model, and each render has the tests of a plain render.
 TESTED = {"vercel-python+custom", "strands-typescript+valkey+agentcore"}
 # In Python all options are in these renders, and the plain renders lack them. The command of
-# TypeScript takes longer: the usual run has both frameworks, and the page.
+# TypeScript takes longer: the usual run has one framework.
 USED = {
     "strands-python",
     "strands-python+s3",
@@ -71,7 +71,6 @@ USED = {
     "vercel-python+custom",
     "vercel-python+ui",
     "vercel-python+valkey",
-    "strands-typescript",
     "vercel-typescript",
     "vercel-typescript+ui",
 }

@@ -186,6 +186,7 @@ def clients(front: Server, provider: Provider, run: Watchers) -> Iterator[None]:
             assert chat.recalled() == expected
 
 
+@pytest.mark.full
 @pytest.mark.skipif(HAPROXY is None, reason="there is no haproxy: apt-get install haproxy")
 @pytest.mark.parametrize("kills", [6, pytest.param(100, marks=(*FULL, pytest.mark.timeout(1800)))])
 def test_killed_replicas_cost_no_reader_an_event_and_no_turn_runs_twice(

@@ -471,6 +471,7 @@ def test_a_cluster(
         assert [reader.rest()[-1].name for reader in readers] == ["done"] * 3
 
 
+@pytest.mark.full
 def test_without_valkey_only_the_replica_that_runs_the_turn_serves_readers(
     s3_agents: Agents, provider: Provider
 ) -> None:

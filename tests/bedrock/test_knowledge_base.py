@@ -144,6 +144,7 @@ def test_forget_deletes_the_documents_of_one_actor(agent: Agent, who: str) -> No
     assert max(sizes) == 10
 
 
+@pytest.mark.full
 @pytest.mark.usual("strands-python", "strands-typescript")
 def test_check_compares_the_knowledge_base_with_the_file(agent: Agent) -> None:
     def found(**more: str) -> list[str]:

@@ -174,6 +174,7 @@ def test_each_vendor_continues_a_session_with_files(vendors: Vendors) -> None:
         assert b64encode(PDF).decode() in request
 
 
+@pytest.mark.full
 def test_each_vendor_continues_an_older_session(vendors: Vendors, target: Target) -> None:
     faults = []
     older = json.loads((STORED / f"{target.name}.json").read_text("utf-8"))

@@ -58,6 +58,7 @@ def test_a_history_that_is_ephemeral_is_not_shown(begin: Begin) -> None:
     assert seen(chat, "Fourth.") == []
 
 
+@pytest.mark.full
 def test_a_model_sees_no_tools_of_earlier_turns_and_as_many_tokens_as_it_may(begin: Begin) -> None:
     first = [("user", "First."), ("assistant", "Two words.")]
     for hidden in ('working_state: "ephemeral"', "scratchpad_visible_to_model: false"):

@@ -101,9 +101,10 @@ def test_tests_of_the_harness_pass_without_a_required_setting(project: Path) -> 
     assert result.returncode == 0, result.stdout
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "project",
-    ["vercel-typescript", pytest.param("strands-typescript", marks=pytest.mark.full)],
+    ["vercel-typescript", "strands-typescript"],
     indirect=True,
 )
 def test_an_owner_tests_own_capabilities_with_an_environment_of_the_tests(project: Path) -> None:

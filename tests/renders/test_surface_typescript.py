@@ -135,15 +135,16 @@ def run(command: list[str | Path], folder: Path) -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "variant",
     [
         "vercel-typescript",
-        pytest.param("strands-typescript", marks=pytest.mark.full),
-        pytest.param("vercel-typescript+ui", marks=pytest.mark.full),
-        pytest.param("strands-typescript+tracing", marks=pytest.mark.full),
-        pytest.param("strands-typescript+valkey+agentcore", marks=pytest.mark.full),
+        "strands-typescript",
+        "vercel-typescript+ui",
+        "strands-typescript+tracing",
+        "strands-typescript+valkey+agentcore",
     ],
 )
 def test_the_harness_works_as_a_package(variant: str, tmp_path: Path) -> None:

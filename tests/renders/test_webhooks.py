@@ -251,6 +251,7 @@ def test_a_shutdown_waits_for_the_reply(
     assert slack.sent == [("/commands/4.1", "Slow, but sure.")]
 
 
+@pytest.mark.full
 def test_the_code_passes_the_linters_of_the_project(project: Path) -> None:
     if (project / "package.json").exists():
         program = [str(NODE)]

@@ -29,6 +29,7 @@ def run(home: Home, *words: str, fails: bool = False) -> str:
     return (done.stderr if fails else done.stdout).strip()
 
 
+@pytest.mark.full
 @pytest.mark.one_each
 def test_sessions_move_to_a_store_of_another_kind(agents: Agents, provider: Provider) -> None:
     home = agents.home()

@@ -29,6 +29,7 @@ def fill(home: Home, count: int, snapshot: bytes = b"{}") -> None:
         home.store.write(f"session-{number}", snapshot)
 
 
+@pytest.mark.full
 @pytest.mark.spread
 @pytest.mark.stores(*LISTING)
 def test_the_sessions_of_an_agent_are_erased_and_those_of_its_neighbour_stay(

@@ -281,6 +281,7 @@ def test_turns_at_two_replicas_lose_no_file_and_leave_none(
     assert "lost" not in replicas[0].server.log + replicas[1].server.log
 
 
+@pytest.mark.full
 @pytest.mark.once
 @pytest.mark.parametrize("kills", [4, pytest.param(25, marks=FULL)])
 def test_kills_leave_no_reference_without_a_file(

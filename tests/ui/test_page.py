@@ -821,6 +821,7 @@ TIME = """async ([pieces, size]) => {
 }"""
 
 
+@pytest.mark.full
 @pytest.mark.page_only
 def test_no_text_can_keep_the_page_busy(visitor: Visitor) -> None:
     # A loaded machine takes longer for this, too.

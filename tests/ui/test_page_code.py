@@ -168,6 +168,7 @@ def languages() -> list[str]:
     return re.findall(r"^add\(\s*'(\S+)", SOURCE.read_text("utf-8"), re.MULTILINE)
 
 
+@pytest.mark.full
 @pytest.mark.page_only
 def test_no_code_can_keep_the_page_busy(visitor: Visitor) -> None:
     assert len(languages()) > 15

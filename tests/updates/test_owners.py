@@ -198,6 +198,7 @@ def past() -> list[ParameterSet]:
     ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("release", "variant"), past())
 def test_conflicts_of_an_older_release_are_known_and_mended_by_one_command(
     release: str, variant: str, history: History, tmp_path: Path
