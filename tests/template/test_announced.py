@@ -7,9 +7,9 @@ import pytest
 
 from hooks import releases
 from hooks.check_history import past
-from hooks.loading import load
 from hooks.template import Template
 from tests.conftest import ROOT
+from tests.installed import this_template
 
 SKILL = ROOT / ".github" / "skills" / "agent-template" / "SKILL.md"
 TEXTS = [ROOT / "README.md", SKILL, *(ROOT / ".github").glob("*.md")]
@@ -48,7 +48,7 @@ def in_commands(path: Path, known: set[str]) -> Answers:
 
 @pytest.fixture(scope="module")
 def now() -> Template:
-    return load(ROOT)
+    return this_template()
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,10 @@ import pytest
 
 from hooks import check as checks
 from hooks.check import check
-from hooks.loading import load
 from hooks.template import TemplateError
 from hooks.variants import VARIANTS
-from tests.conftest import ROOT, Rendered
+from tests.conftest import Rendered
+from tests.installed import this_template
 
 PROJECT = "template/project"
 SOUND = {
@@ -216,7 +216,7 @@ FAULTS: list[tuple[str, Edit]] = [
     ],
 )
 def test_this_template_passes_every_check_of_its_source(one: checks.Check) -> None:
-    assert [str(finding) for finding in one(load(ROOT))] == []
+    assert [str(finding) for finding in one(this_template())] == []
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_no_rendered_line_is_too_wide(variant: str, rendered: Rendered) -> None:
 
 
 def test_a_misspelt_answer_in_this_template_is_an_error_and_blocks_leave_no_blank_lines() -> None:
-    settings = load(ROOT).settings
+    settings = this_template().settings
     assert settings["_envops"]["undefined"] == "jinja2.StrictUndefined"
     assert settings["_envops"]["trim_blocks"]
     assert settings["_envops"]["lstrip_blocks"]

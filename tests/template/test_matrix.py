@@ -8,10 +8,10 @@ from typing import get_args
 import pytest
 from _pytest.mark import ParameterSet
 
-from hooks.loading import load
 from hooks.variants import TARGETS, VARIANTS, language_of
 from tests import matrix
 from tests.conftest import ROOT
+from tests.installed import this_template
 from tests.matrix import ALONE, CROWDED, PAIRS, Job, When, params
 
 
@@ -20,7 +20,7 @@ def test_readme_has_the_table() -> None:
 
 
 def test_each_answer_has_a_row() -> None:
-    template = load(ROOT)
+    template = this_template()
     for question in template.asked:
         choices = {value for value, _ in template.choices(question, {})}
         answers = [

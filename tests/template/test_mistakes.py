@@ -15,7 +15,7 @@ from hooks import check_history
 from hooks.check import check
 from hooks.check_history import EDITED
 from hooks.loading import load
-from tests.conftest import ROOT
+from tests.installed import this_template
 from tests.template.test_check import PROJECT, SOUND, build, keep_variants
 from tests.updates.history import commit, git
 
@@ -184,6 +184,6 @@ def test_modules_of_the_template_may_be_renamed_and_layers_moved(released: Path)
 @pytest.mark.slow
 def test_each_pattern_of_a_file_that_owners_edit_fits_one() -> None:
     """So that a renamed file is not forgotten there."""
-    everywhere = {path for places in load(ROOT).targets.values() for path in places}
+    everywhere = {path for places in this_template().targets.values() for path in places}
     unused = [p for p in EDITED if not any(fnmatch(path, p) for path in everywhere)]
     assert unused == []

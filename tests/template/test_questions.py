@@ -11,12 +11,11 @@ import pytest
 import yaml
 from copier import run_copy
 
-from hooks.loading import load
 from hooks.variants import TARGETS, VARIANTS
-from tests.conftest import ROOT, Rendered
-from tests.installed import environment
+from tests.conftest import Rendered
+from tests.installed import environment, this_template
 
-TEMPLATE = load(ROOT)
+TEMPLATE = this_template()
 QUESTIONS: dict[str, Any] = TEMPLATE.questions
 ASKED = {
     name: question for name, question in QUESTIONS.items() if question.get("when") is not False

@@ -13,9 +13,8 @@ import yaml
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from hooks.loading import load
 from tests.conftest import ROOT
-from tests.installed import NODE, clean_environment, installed
+from tests.installed import NODE, clean_environment, installed, this_template
 from tests.updates.commands import bash
 
 
@@ -58,7 +57,7 @@ def test_ci_tries_the_oldest_and_the_newest_copier_on_every_python() -> None:
     tried = matrix["jobs"]["test"]["strategy"]["matrix"]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     (allowed,) = [line for line in project["dependencies"] if line.startswith("copier")]
-    oldest = load(ROOT).settings["_min_copier_version"]
+    oldest = this_template().settings["_min_copier_version"]
     assert tried["copier"] == [f"=={oldest}", allowed.removeprefix("copier")]
     assert Version(oldest) in SpecifierSet(allowed.removeprefix("copier"))
     assert tried["python"] == ["3.11", "3.12", "3.13", "3.14"]
