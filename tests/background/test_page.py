@@ -193,6 +193,8 @@ def test_a_mark_of_a_turn_that_ended_without_a_page_goes(visitor: Visitor) -> No
     origin = visitor.page.url
     visitor.page.goto("about:blank")
     gate.set()
+    calls = visitor.provider.calls_for("Alone.")
+    visitor.provider.wait("the end", lambda: calls[-1].outcome == "finished")
     visitor.page.goto(origin)
     link = visitor.page.get_by_role("link", name="Alone.")
     expect(link).not_to_have_class("running")
