@@ -66,7 +66,7 @@ async def test_a_disconnect_cancels_the_turn() -> None:
 
 
 class Connect(Wait):
-    """Waits like a client that cancels its own task for a moment when it has connected."""
+    """Waits like a client that cancels its own task for a moment when it connects."""
 
     async def wait(self) -> None:
         task = asyncio.current_task()

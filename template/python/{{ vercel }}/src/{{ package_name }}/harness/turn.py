@@ -155,8 +155,8 @@ async def _stream(
 async def _cancelling(agent: "TurnAgent") -> AsyncIterator[None]:
     """Cancel the task of the model if the turn is cancelled and the SDK does not do it.
 
-    The SDK leaves out a task with a cancellation request. A client of a model makes such a request
-    to its own task for a moment when it has connected, and the turn would never end.
+    The SDK leaves out a task that already has a cancellation request. A client of a model makes
+    such a request to its own task, and withdraws it, when it connects: the turn would never end.
     """
     loop = asyncio.get_running_loop()
     turn = cast(asyncio.Task[Any], asyncio.current_task())
