@@ -18,9 +18,9 @@ import pytest
 from filelock import FileLock
 from pytest_copie.plugin import Copie
 
-from hooks.rendering import quick_copier, without_git
+from hooks.rendering import quick_copier
 from hooks.variants import PROJECT_NAME, TARGETS
-from tests.installed import CACHE, COMPILED
+from tests.installed import CACHE, COMPILED, plain_template
 from tests.installed import rendered as render_once
 from tests.stores import forks
 from tests.support.own_servers import ended
@@ -306,10 +306,9 @@ def quick() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def template() -> Iterator[Path]:
+def template() -> Path:
     """The working tree's copier.yml and template/ in a folder without git, to read only."""
-    with without_git(ROOT) as folder:
-        yield folder
+    return plain_template()
 
 
 @pytest.fixture

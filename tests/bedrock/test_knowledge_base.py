@@ -145,7 +145,6 @@ def test_forget_deletes_the_documents_of_one_actor(agent: Agent, who: str) -> No
 
 
 @pytest.mark.full
-@pytest.mark.usual("strands-python", "strands-typescript")
 def test_check_compares_the_knowledge_base_with_the_file(agent: Agent) -> None:
     def found(**more: str) -> list[str]:
         base = agent.bedrock.add_base(**more)
