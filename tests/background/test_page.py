@@ -78,6 +78,13 @@ def committed(page: Page, turn: int) -> None:
     expect(page.locator(".outcome").last).to_contain_text(f"committed as turn {turn}")
 
 
+def change(page: Page, text: str) -> None:
+    """Edit the prompt of the only turn."""
+    page.get_by_role("button", name="Edit").click()
+    page.get_by_label("Edited message").fill(text)
+    page.keyboard.press("Enter")
+
+
 def test_a_reload_costs_nothing(visitor: Visitor) -> None:
     gate = threading.Event()
     visitor.say("Tell me slowly.", ["It begins", Hold(gate), " and ends."])
@@ -169,6 +176,54 @@ def test_a_turn_that_cannot_be_stopped_is_followed_to_its_end(visitor: Visitor) 
     assert shown(visitor.page) == ["Go on.", "It begins and ends."]
 
 
+def accept(route: Route) -> None:
+    """Accept a stop as another replica does: the replica of the turn hears of it later."""
+    if route.request.method == "DELETE":
+        route.fulfill(status=204)
+    else:
+        route.fallback()
+
+
+def test_a_turn_that_is_saved_before_its_replica_stops_it_is_shown(visitor: Visitor) -> None:
+    gate = threading.Event()
+    visitor.say("Stop soon.", ["It begins", Hold(gate), " and ends."])
+    visitor.sees("It begins")
+    visitor.page.route("**/stream", accept)
+    with visitor.page.expect_response("**/stream"):
+        visitor.page.get_by_role("button", name="Stop").click()
+    gate.set()
+    visitor.committed(1)
+    expect(visitor.page.locator(".failure")).to_have_count(0)
+    assert shown(visitor.page) == ["Stop soon.", "It begins and ends."]
+
+
+def test_an_edit_that_is_saved_after_it_was_stopped_is_shown(visitor: Visitor) -> None:
+    visitor.say("Begin.", ["Yes."])
+    visitor.committed(1)
+    gate = threading.Event()
+    visitor.provider.script("Stop late.", ["It begins", Hold(gate), " and ends."])
+    change(visitor.page, "Stop late.")
+    visitor.sees("It begins")
+    visitor.page.route("**/stream", accept)
+    visitor.page.get_by_role("button", name="Stop").click()
+    visitor.failed("Stopped")
+    gate.set()
+    visitor.committed(1)
+    expect(visitor.page.locator(".failure")).to_have_count(0)
+    assert shown(visitor.page) == ["Stop late.", "It begins and ends."]
+
+
+def test_a_page_without_the_agents_description_stops_a_turn(visitor: Visitor) -> None:
+    visitor.page.route("**/agent.json", lambda route: route.abort(), times=1)
+    visitor.page.reload()
+    visitor.say("For long.", ["It begins", Hold(threading.Event())])
+    visitor.sees("It begins")
+    visitor.page.get_by_role("button", name="Stop").click()
+    visitor.failed("Stopped")
+    call = visitor.provider.calls_for("For long.")[-1]
+    visitor.provider.wait("the end of the call", lambda: call.outcome == "gone")
+
+
 def test_the_list_shows_the_running_turn_also_after_a_reload(visitor: Visitor) -> None:
     gate = threading.Event()
     visitor.say("Work.", ["It begins", Hold(gate), " and ends."])
@@ -208,9 +263,7 @@ def test_an_edited_turn_continues_after_a_reload(visitor: Visitor) -> None:
     visitor.committed(1)
     gate = threading.Event()
     visitor.provider.script("Second.", ["It begins", Hold(gate), " and ends."])
-    visitor.page.get_by_role("button", name="Edit").click()
-    visitor.page.get_by_label("Edited message").fill("Second.")
-    visitor.page.keyboard.press("Enter")
+    change(visitor.page, "Second.")
     visitor.sees("It begins")
     visitor.page.reload()
     visitor.sees("It begins")
@@ -276,9 +329,7 @@ def test_an_approved_call_continues_at_another_replica(
         if number == 7:
             visitor.type(prompt)
         else:
-            visitor.page.get_by_role("button", name="Edit").click()
-            visitor.page.get_by_label("Edited message").fill(prompt)
-            visitor.page.keyboard.press("Enter")
+            change(visitor.page, prompt)
         approve = [page.get_by_role("button", name="Approve") for page in (visitor.page, other)]
         if number == 8:
             expect(approve[1]).to_be_visible()
@@ -301,7 +352,7 @@ def test_an_approved_call_continues_at_another_replica(
     assert visitor.problems == []
 
 
-@pytest.mark.parametrize("how", ["saved", "stopped"])
+@pytest.mark.parametrize("how", ["saved", "saved after a refusal", "stopped"])
 def test_a_page_that_missed_events_shows_that_the_turn_runs(
     pages: Fleet, browser: Browser, provider: Provider, how: str
 ) -> None:
@@ -332,7 +383,15 @@ def test_a_page_that_missed_events_shows_that_the_turn_runs(
         expect(visitor.page.locator(".failure")).to_have_count(0)
         assert shown(visitor.page) == [prompt]
     (call,) = provider.calls_for(prompt)
-    if how == "saved":
+    if how == "saved after a refusal":
+        error = {"type": "draining", "message": "This replica is shutting down; retry later."}
+        refuse = {"status": 503, "json": {"error": error}}
+        visitor.page.route("**/stream", lambda route: route.fulfill(**refuse), times=1)
+        with visitor.page.expect_response(lambda it: it.status == 503):
+            pass
+        visitor.sees("Waiting for the reply")
+        expect(visitor.page.get_by_text("this session is unchanged")).to_have_count(0)
+    if how != "stopped":
         gate.set()
         visitor.committed(1)
         expect(visitor.page.locator(".failure")).to_have_count(0)

@@ -210,6 +210,90 @@ def test_a_turn_whose_save_is_late_is_unknown_until_the_server_says_so(
 
 
 @pytest.mark.page_only
+@pytest.mark.parametrize("is_reloaded", [False, True], ids=["at once", "after a reload"])
+def test_an_edit_is_tried_again_only_after_a_look_at_the_session(
+    visitor: Visitor, server: Server, provider: Provider, is_reloaded: bool
+) -> None:
+    """The server would replace the turn a second time."""
+
+    def lose(route: Route) -> None:
+        sent.append(json.loads(route.request.post_data or ""))
+        fail(route, "store_unavailable")
+
+    sent: list[object] = []
+    prompt = unique("edited")
+    visitor.page.clock.install()
+    talk(visitor, "Before.")
+    visitor.page.route("**/api/chat", lose, times=1)
+    edit(visitor.page, 0, prompt)
+    visitor.sees("This turn may or may not have been saved.")
+    if is_reloaded:
+        visitor.page.reload()
+        visitor.sees("This turn may or may not have been saved.")
+    server.send(sent[0], path="/api/chat").reply()
+    visitor.page.route("**/api/chat?id=*", lambda route: route.abort(), times=1)
+    visitor.try_again()
+    visitor.sees("The turns could not be read.")
+    visitor.page.locator(".failure", has_text="could not be read").get_by_text("Try again").click()
+    visitor.committed(1)
+    expect(visitor.page.locator(".failure, .notice")).to_have_count(0)
+    assert said(visitor.page) == echoed(prompt) == visitor.kept(server)
+    assert len(provider.calls_for(prompt)) == 1
+
+
+@pytest.mark.page_only
+def test_a_refused_second_attempt_leaves_the_first_unknown(
+    visitor: Visitor, server: Server, provider: Provider
+) -> None:
+    gate, passed = threading.Event(), []
+    prompt = unique("twice")
+    provider.script(prompt, ["Late ", Hold(gate), "but kept."])
+
+    def give_up(route: Route) -> None:
+        passed.append(server.send(json.loads(route.request.post_data or ""), path="/api/chat"))
+        answer_as_gateway(route)
+
+    error = {"type": "draining", "message": "This agent is shutting down; retry later."}
+    visitor.page.clock.install()
+    talk(visitor, "Before.")
+    visitor.page.route(
+        "**/api/chat", lambda route: route.fulfill(status=503, json={"error": error}), times=2
+    )
+    visitor.page.route("**/api/chat", give_up, times=1)
+    visitor.type(prompt)
+    visitor.sees("This turn may or may not have been saved.")
+    visitor.try_again()
+    visitor.sees("draining")
+    visitor.sees("This turn may or may not have been saved.")
+    visitor.page.reload()
+    visitor.sees("draining")
+    visitor.sees("This turn may or may not have been saved.")
+    expect(visitor.page.get_by_text("this session is unchanged")).to_have_count(0)
+    gate.set()
+    provider.wait("the turn", lambda: len(visitor.kept(server)) == 4)
+    hasten(visitor)
+    visitor.committed(2)
+    expect(visitor.page.locator(".failure")).to_have_count(0)
+    assert said(visitor.page)[-2:] == [prompt, "Late but kept."]
+
+
+@pytest.mark.page_only
+def test_a_clock_that_was_set_back_hides_no_turns(visitor: Visitor) -> None:
+    talk(visitor, "Before.")
+    visitor.page.evaluate(
+        """for (const key of Object.keys(localStorage)) {
+            const sessions = JSON.parse(localStorage[key])
+            if (!Array.isArray(sessions)) continue
+            const running = { id: 'x', text: '', began: Date.now() + 3_600_000 }
+            localStorage[key] = JSON.stringify(sessions.map((one) => ({ ...one, running })))
+        }"""
+    )
+    visitor.page.reload()
+    visitor.committed(1)
+    assert said(visitor.page) == echoed("Before.")
+
+
+@pytest.mark.page_only
 def test_nobody_asks_about_a_session_that_was_ended(visitor: Visitor) -> None:
     visitor.page.clock.install()
     talk(visitor, "Kept.")
