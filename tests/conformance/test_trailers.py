@@ -141,13 +141,21 @@ def test_messages_after_a_running_turn_are_not_stored(
     exchange.leave()
 
 
-def test_a_client_that_leaves_after_bad_bytes_ends_its_turn(
-    fleet: Fleet, provider: Provider, gate: threading.Event
+MORE = {
+    "bad bytes": b"\x00\x01 bad\r\n\r\n",
+    "a part of a line": b"GET /ping HT",
+    "a part of a body": b"POST /invocations HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{",
+}
+
+
+@pytest.mark.parametrize("more", MORE)
+def test_a_client_that_leaves_after_more_bytes_ends_its_turn(
+    fleet: Fleet, provider: Provider, gate: threading.Event, more: str
 ) -> None:
     chat = Chat(fleet.fresh(), provider)
     exchange = chat.start("One.", ["Well, ", Hold(gate), "done."], headers=JSON)
     chat.call("One.")
-    exchange.write(b"\x00\x01 bad\r\n\r\n")
+    exchange.write(MORE[more])
     exchange.leave()
     wait_for("the end of the turn", lambda: "outcome=cancelled" in chat.server.log)
     gate.set()

@@ -79,6 +79,8 @@ function answerOn(socket: Duplex): ServerResponse | undefined {
 function refuse(error: NodeJS.ErrnoException, socket: Duplex): void {
   const answer = answerOn(socket) // the response to an earlier request, which ends first
   if (answer?.req.complete) {
+    // The client has left within a next request: end as Node does after a whole request.
+    if (socket.readableEnded) return void socket.end()
     if (refused.has(socket)) return
     refused.add(socket)
     // Further bytes would fill the memory. A few are read each second, to notice a client's end.
