@@ -222,21 +222,30 @@ def test_forget_finds_records_of_deleted_strategies_and_earlier_templates(
     templates = ["/users/{actorId}", "/of/{tenant}/{actorId}", "/pairs/{actorId}-{sessionId}"]
     templates += ["/team/{actorId}", f"/team/{who}/all"]
     strategies = [f"semantic:{template}" for template in templates]
+    # Of the actor x of this strategy, the namespace has the name of `who`.
+    strategies.append(f"semantic:/strategies/{{memoryStrategyId}}/actors/{who[:-1]}{{actorId}}")
     memory = service.add_memory(who.replace("-", "_"), *strategies, keys=("tenant",))
+    described = service.service.memories[memory].description["strategies"]
+    live = f"/strategies/{described[-1]['strategyId']}/actors"
     own = [f"/users/{who}", f"{old}/actors/{who}", f"{old}/actors/{who}/sessions/s-1"]
+    own += [f"{live}/{who[:-1]}{who}", f"/facts/old-0123456789/of-{who}"]
     unknown = [f"/of/acme/{who}", f"/pairs/{who}-1/{who}", f"/people/{who}"]
     unknown += [f"{old}/actors/{who}2/sessions/{who}", f"/team/{who}/earlier"]
+    unknown += [f"{old}/actors/of-{who}"]  # perhaps in the default namespace
     others = [f"{old}/actors/{who}2", f"{old}/actors/{who[:-1]}", f"/people/{who}2", "/people"]
+    others += [f"{live}/{who}", f"/facts/old-0123456789/of-{who}2"]
     for path in (*own, *unknown, *others):
         service.remember(memory, path, path)
-    files.declare(collection("notes", "user", {"/users/{actorId}": (3, 0.4)}))
+    declared = ["/users/{actorId}", "/facts/{memoryStrategyId}/of-{actorId}"]
+    declared += ["/strategies/{memoryStrategyId}/actors/of-{actorId}"]
+    files.declare(collection("notes", "user", dict.fromkeys(declared, (3, 0.4))))
     more = {**service.environment(), "SECRETS_AGENTCORE_NOTES": memory}
-    for erased in (3, 0):
+    for erased in (5, 0):
         result = files.run("forget", "--actor", who, "--json", **more)
         report = json.loads(result.stdout)
         assert (result.returncode, report["records"]) == (1, erased), result
         failed = report["could_not"]
-        assert [text.split()[2] for text in failed] == [f"{path}/" for path in unknown]
+        assert [text.split()[2] for text in failed] == sorted(f"{path}/" for path in unknown)
         assert set(service.service.texts(memory)) == {*unknown, *others}
     service.faults.deny("ListMemoryRecords", where=of(memory, namespacePath="/"))
     denied = files.run("forget", "--actor", who, "--json", **more)
@@ -248,16 +257,24 @@ def test_forget_finds_records_of_deleted_strategies_and_earlier_templates(
 @pytest.mark.usual("strands-python-alone", "vercel-typescript-alone")
 def test_forget_erases_only_records_that_are_certainly_of_the_actor(files: Home) -> None:
     templates = ["/u/{actorId}", "/in/{projectId}/{actorId}", "/by/{sessionId}/{actorId}"]
+    templates += ["/u/of-{actorId}", "/at/{sessionId}/of-{actorId}", "/local/{actorId}"]
+    templates += ["/strategies/{memoryStrategyId}/of-{actorId}"]
+    templates += ["/{memoryStrategyId}/{sessionId}/{actorId}"]
     files.declare(collection("notes", "user", dict.fromkeys(templates, (3, 0.4))))
     paths = {
         "/u/ada/": "",
         "/u/ada/below/": "",
         "/in/apollo/ada/": "",
         "/by/s-9/ada/below/": "",  # no event names this session any more
+        "/at/s-9/of-ada/": "",
+        "/strategies/local/of-ada/": "",
         "/in/gemini/ada/": "they may belong to another",
         "/u/bob/ada/": "they may belong to another",
+        "/u/of-ada/": "they may belong to another",
+        "/local/ada/bob/": "they may belong to another",
         "/old/ada/": "its file does not name this namespace",
         "/u/ada2/": "not reported",
+        "/at/s-9/of-ada2/": "not reported",
         "/by/ada/bob/": "not reported",
         "/in/ada/bob/": "not reported",
     }

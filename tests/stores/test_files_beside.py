@@ -257,6 +257,32 @@ def test_the_sweep_deletes_files_of_a_turn_that_was_not_saved(
     assert store.files(chat.session) == {}
 
 
+@pytest.mark.spread
+def test_an_end_keeps_the_files_of_a_first_turn_that_is_being_saved(
+    chat: Chat, pair: tuple[Replica, Replica], provider: Provider
+) -> None:
+    one, two = pair
+    one.proxy.at_save = "hold request"
+    exchange = chat.send({"prompt": "One." + chat.tag, "files": [sent(*A)]}, JSON)
+    one.proxy.wait_held()
+    assert Chat(two.server, provider, chat.session, actor="eve").end().status == 200
+    one.proxy.reset()
+    assert exchange.reply().turn == 1
+    assert contents(one.home.store, chat.session) == [A[2]]
+
+
+@pytest.mark.spread
+@pytest.mark.stores("s3")
+def test_an_end_deletes_old_files_of_a_turn_that_was_not_saved(chat: Chat, one: Replica) -> None:
+    store = one.home.store
+    store.write_file(chat.session, "left", A[2])
+    assert chat.end().status == 200
+    assert contents(store, chat.session) == [A[2]], "a running save may need it"
+    make_old(store, chat.session)
+    assert chat.end().status == 200
+    assert store.files(chat.session) == {}
+
+
 @pytest.mark.once
 def test_turns_at_two_replicas_lose_no_file_and_leave_none(
     agents: Agents, provider: Provider

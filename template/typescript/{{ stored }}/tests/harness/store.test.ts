@@ -23,7 +23,7 @@ import { CachedStore } from '../../src/harness/store/cached.ts'
 import { checkStore } from '../../src/harness/store/capability.ts'
 import { DeclaredStore } from '../../src/harness/store/declared.ts'
 import { attachFiles, detachFiles, namesIn } from '../../src/harness/store/detached_files.ts'
-import { ownerOf } from '../../src/harness/store/snapshot.ts'
+import { NOTHING, ownerOf } from '../../src/harness/store/snapshot.ts'
 import { Client } from './client.ts'
 import { type Answer, reply } from './script.ts'
 import { backend, broken, startServer } from './store_server.ts'
@@ -205,7 +205,7 @@ describe('a store', { skip }, () => {
     const store = openStore(backend, `${AGENT}-owner`)
     await store.save('session', snapshotOf('one', 'ada'), null)
     assert.equal(await ownerOf(store, 'session'), 'ada')
-    assert.equal(await ownerOf(store, 'unknown'), null)
+    assert.equal(await ownerOf(store, 'unknown'), NOTHING)
   })
 
   test('omits secrets from its errors', async () => {
@@ -340,6 +340,17 @@ describe('a session', { skip }, () => {
       assert.deepEqual(kept, [])
     })
   }
+
+  test('that only another agent has stays', async () => {
+    const id = newId()
+    await assertCommitted(startProcess(), id, 1)
+    const other = startProcess([], openStore(backend, `${AGENT}-other`))
+    for (const actor of ['', 'eve']) {
+      const ended = await other.end({ session: id, actor })
+      assert.equal(ended.error, undefined)
+    }
+    await assertCommitted(startProcess(), id, 2)
+  })
 
   test('of another program is rejected and unchanged', async () => {
     const id = newId()

@@ -20,7 +20,7 @@ import {
   type Metadata,
   type Namespaces,
 } from './base.ts'
-import { eventSession, type Namespace, ROOT } from './namespaces.ts'
+import { eventSession, type Namespace } from './namespaces.ts'
 import { withRetries } from './retry_queue.ts'
 import { areWhole, DEFAULT_TEMPLATE, ofStrategies, writtenTemplates } from './strategies.ts'
 
@@ -177,16 +177,6 @@ export class AgentCore implements Omit<Memory, 'retrieve'> {
       const entries = all.map((it): Entry => [it.memoryRecordId!, it.namespaces ?? []])
       yield entries.filter(([, paths]) => paths.some((path) => namespace.holds(path)))
     }
-  }
-
-  async paths(actor: string): Promise<string[]> {
-    const found = new Set<string>()
-    for await (const entries of this.entries(ROOT)) {
-      for (const path of entries.flatMap(([, paths]) => paths)) {
-        if (path.split('/').includes(actor)) found.add(path)
-      }
-    }
-    return [...found]
   }
 
   async deleteRecords(ids: readonly string[]): Promise<string[]> {

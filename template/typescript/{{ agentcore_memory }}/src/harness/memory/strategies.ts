@@ -2,9 +2,8 @@
 
 import type { MemoryStrategy } from '@aws-sdk/client-bedrock-agentcore-control'
 
-import { segmentsOf } from './namespaces.ts'
+import { segmentsOf, STRATEGY } from './namespaces.ts'
 
-const STRATEGY = '{memoryStrategyId}' // replaced first, with ids from the memory resource
 /** The template of a strategy that names no namespace. */
 export const DEFAULT_TEMPLATE = `/strategies/${STRATEGY}/actors/{actorId}`
 

@@ -231,14 +231,6 @@ export class KnowledgeBase implements Memory {
     }
   }
 
-  async paths(actor: string): Promise<string[]> {
-    const paths = new Set<string>()
-    for await (const page of this.documents()) {
-      for (const { id } of page) paths.add(pathOf(id))
-    }
-    return [...paths].filter((path) => path.split('/').includes(actor))
-  }
-
   async deleteRecords(ids: readonly string[]): Promise<string[]> {
     const deleted: string[] = []
     for (const chunk of chunksOf(ids)) {

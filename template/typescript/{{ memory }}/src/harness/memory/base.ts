@@ -127,9 +127,6 @@ export interface Memory {
   /** Yield the ids of all records in a namespace, page by page. */
   records(namespace: Namespace): AsyncIterable<string[]>
 
-  /** Return the namespaces that hold records and have the actor as a segment, in any order. */
-  paths(actor: string): Promise<string[]>
-
   /** Delete a page of records, and return the ids that the memory reports as deleted. */
   deleteRecords(ids: readonly string[]): Promise<string[]>
 }

@@ -5,7 +5,8 @@ import { type Memory, type MemoryCollection, MemoryUnavailable } from './base.ts
 import { addPlace, type Place, type Report } from './erasure_report.ts'
 import { LocalMemory } from './local.ts'
 import type { LongTermMemory } from './long_term.ts'
-import { Namespace, resolve, segmentsOf, type Who } from './namespaces.ts'
+import { Namespace, normalised, resolve, ROOT, segmentsOf, STRATEGY } from './namespaces.ts'
+import type { Who } from './namespaces.ts'
 import { policyOf } from './policy.ts'
 
 const PLACEHOLDER = /\{(\w+)\}/
@@ -14,7 +15,6 @@ const UNCLEAR = 'they may belong to another actor or project: erase them yoursel
 const READ_ONLY = 'was not searched: it records no turns'
 const NO_ERASE = "it has no erase(actor): erase the actor's data there yourself"
 const MAX_LISTS = 10 // consecutive lists without a deletion
-const STRATEGY = '{memoryStrategyId}'
 // Other placeholders, such as a tenant, could separate two actors with the same id.
 const KNOWN = ['{actorId}', '{projectId}', '{sessionId}', STRATEGY]
 
@@ -69,17 +69,16 @@ export class Erasure {
   ): Promise<void> {
     const report = this.report
     const where = `of collection ${collection.id}`
-    const { actor } = this.#identity
     const templates = await this.#templates(collection, memory)
     const scope = erasureScope(templates, this.#identity, sessions)
     report.could_not.push(...scope.missing.map((reason) => `${reason} (${where})`))
     report.notes.push(...scope.shared.map((reason) => `${reason} (${where})`))
     await this.#attempt(`records ${where} in namespaces that its file does not name`, async () => {
-      for (const path of (await memory.paths(actor)).toSorted()) {
-        if (!isStray(path, scope.namespaces, templates, actor)) continue
+      for (const path of await this.#paths(memory)) {
+        if (scope.namespaces.some((namespace) => namespace.holds(path))) continue
         const found = actorsPlace(path, templates, this.#identity)
         if (found instanceof Namespace) scope.namespaces.push(found)
-        else report.could_not.push(`records in ${path} ${where}: ${found}`)
+        else if (found) report.could_not.push(`records in ${path} ${where}: ${found}`)
       }
     })
     if (!collection.isErasable) {
@@ -96,6 +95,16 @@ export class Erasure {
     await this.#attempt(`records ${where}`, async () => {
       for (const namespace of scope.namespaces) await this.#eraseRecords(memory, namespace, place)
     })
+  }
+
+  /** Return the sorted paths of records that contain the actor's id. */
+  async #paths(memory: Memory): Promise<string[]> {
+    const found = new Set<string>()
+    for await (const entries of memory.entries(ROOT)) {
+      const paths = entries.flatMap(([, places]) => places.map(normalised))
+      for (const path of paths.filter((path) => path.includes(this.report.actor))) found.add(path)
+    }
+    return [...found].toSorted()
   }
 
   async #eraseEvents(memory: Memory, session: string, place: Place): Promise<void> {
@@ -236,11 +245,11 @@ export function erasureScope(
 ): Scope {
   const [missing, shared]: [string[], string[]] = [[], []]
   const namespaces = new Map<string, Namespace>()
-  const templates = identity.actor.includes('/') ? [] : [...new Set(templateList)]
+  // Records of deleted strategies are found by their paths.
+  const known = [...new Set(templateList)].filter((template) => !template.includes(STRATEGY))
+  const templates = identity.actor.includes('/') ? [] : known
   if (identity.actor.includes('/')) shared.push('an actor id with a / has no records')
   for (const template of templates) {
-    // The paths of its records name the strategies, including deleted ones.
-    if (template.includes(STRATEGY)) continue
     const part = actorsPart(template)
     if (!part) {
       shared.push(`records in ${template} are shared by all users`)
@@ -272,37 +281,39 @@ export function erasureScope(
   return { namespaces: [...namespaces.values()], missing, shared }
 }
 
-/** Whether a path with the actor's id matches no template, so that its owner is unknown. */
-function isStray(
-  path: string,
-  namespaces: readonly Namespace[],
-  templates: readonly string[],
-  actor: string,
-): boolean {
-  if (namespaces.some((namespace) => namespace.holds(path))) return false
-  const place = new Namespace(path, false)
-  return !templates.some((template) => mayBeOfOthers(place, template, actor))
-}
-
 /**
  * Return the actor's part of a path, or the reason why its records remain.
  *
- * Every template that matches the start of the path must mean this actor.
+ * Return null for a path of others. Every template that matches the start of the path must mean
+ * this actor. A template of deleted strategies counts only if no other template matches.
  */
-function actorsPlace(path: string, templates: readonly string[], identity: Who) {
+function actorsPlace(path: string, all: readonly string[], identity: Who) {
   const { actor, projectId } = identity
+  const current = all.filter((template) => !template.includes(STRATEGY))
+  const templates = current.some((template) => matchOf(template, path)) ? current : all
+  const mayBeOther = (namespace: Namespace) =>
+    templates.some((template) => mayBeOfOthers(namespace, template, actor))
+  const matches = templates.flatMap((template) => matchOf(template, path) ?? [])
+  if (!matches.some(({ actorId }) => actorId === actor)) {
+    const isNamed = path.split('/').includes(actor)
+    if (!isNamed || mayBeOther(new Namespace(path))) return null
+  }
   let place: Namespace | string = RENAMED
-  for (const template of templates) {
-    const part = actorsPart(template).replace(/\/\*$/, '')
-    const match = part ? new RegExp(`^${patternOf(part)}/`).exec(path) : null
-    if (!match) continue
-    const { actorId, projectId: project = projectId } = match.groups!
-    const namespace = new Namespace(match[0], true)
-    const isOwn = actorId === actor && project === projectId && part.split('/').every(isClear)
-    if (!isOwn || templates.some((other) => mayBeOfOthers(namespace, other, actor))) return UNCLEAR
-    place = namespace
+  for (const { start, actorId, project = projectId, isCertain } of matches) {
+    place = new Namespace(start, true)
+    const isOwn = actorId === actor && project === projectId && isCertain
+    if (!isOwn || mayBeOther(place)) return UNCLEAR
   }
   return place
+}
+
+/** Match the start of a path with the actor's part of a template. */
+function matchOf(template: string, path: string) {
+  const part = actorsPart(template).replace(/\*$/, '')
+  const match = part ? new RegExp(`^${patternOf(part)}`).exec(path) : null
+  if (!match) return null
+  const { actorId, projectId: project } = match.groups!
+  return { start: match[0], actorId, project, isCertain: part.split('/').every(isClear) }
 }
 
 function isClear(segment: string): boolean {

@@ -11,7 +11,8 @@ import { z } from 'zod'
 import { log } from '../log.ts'
 import { type Memory, type MemoryEvent, MemoryUnavailable } from './base.ts'
 import type { Entry, MemoryCollection, MemoryRecord, Metadata, Namespaces } from './base.ts'
-import { defaultTemplate, eventSession, type Namespace, resolve, type Who } from './namespaces.ts'
+import { defaultTemplate, eventSession, LOCAL, type Namespace, resolve } from './namespaces.ts'
+import { STRATEGY, type Who } from './namespaces.ts'
 
 const FOLDER = '.memory'
 const MAX_ROWS = 10_000 // a search reads only the last rows
@@ -162,12 +163,6 @@ export class LocalMemory implements Memory {
     yield inside.map(({ record, namespace: path }): Entry => [record, [path]])
   }
 
-  async paths(actor: string): Promise<string[]> {
-    const { records } = await this.#exclusive(() => this.#read())
-    const paths = new Set(records.map(({ namespace }) => namespace))
-    return [...paths].filter((path) => path.split('/').includes(actor))
-  }
-
   async deleteRecords(ids: readonly string[]): Promise<string[]> {
     return await this.#delete('record', ids)
   }
@@ -177,7 +172,8 @@ export class LocalMemory implements Memory {
   }
 
   async templates({ namespaces, lifetime }: MemoryCollection): Promise<string[]> {
-    return namespaces ? Object.keys(namespaces) : [defaultTemplate(lifetime)]
+    const declared = namespaces ? Object.keys(namespaces) : [defaultTemplate(lifetime)]
+    return declared.map((template) => template.replaceAll(STRATEGY, LOCAL))
   }
 
   async writesTo(): Promise<string> {

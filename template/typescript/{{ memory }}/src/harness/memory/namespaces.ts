@@ -32,6 +32,10 @@ export class Namespace {
   }
 }
 
+export const STRATEGY = '{memoryStrategyId}'
+/** The only strategy of a file. */
+export const LOCAL = 'local'
+
 /** All namespaces. */
 export const ROOT = new Namespace('/', true)
 
@@ -46,7 +50,7 @@ export function resolve(template: string, identity: Who): Namespace {
     actorId: identity.actor,
     sessionId: eventSession(identity.sessionId),
     projectId: identity.projectId,
-    memoryStrategyId: 'local', // for files; services replace it earlier
+    memoryStrategyId: LOCAL, // services replace it earlier
   }
   for (const segment of template.split('/')) {
     if (segment.includes('{actorId}') && (segment.match(/\{\w+\}/g) ?? []).length > 1) {
@@ -85,7 +89,8 @@ export function defaultTemplate(lifetime: string): string {
   return lifetime === 'user' ? '/users/{actorId}' : '/projects/{projectId}'
 }
 
-function normalised(path: string): string {
+/** Return a path with one slash at each end. */
+export function normalised(path: string): string {
   return `/${path.replace(/^\/+|(?<!\/)\/+$/g, '')}/`
 }
 

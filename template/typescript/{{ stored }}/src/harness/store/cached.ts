@@ -11,8 +11,8 @@ import { Conflict, type DurableStore, type Files, idAfter, isOlder } from './bas
 import { readLimit, StoreUnavailable, TooLarge, Unsupported } from './base.ts'
 import { attachFiles, detachFiles, isIntact, namesIn } from './detached_files.ts'
 import type { StoreSettings } from './settings.ts'
-import { foreignFormat, isSame, ownerOf, readSnapshot, UNREADABLE } from './snapshot.ts'
-import { withoutPending } from './snapshot.ts'
+import { foreignFormat, isSame, NOTHING, ownerOf, readSnapshot } from './snapshot.ts'
+import { UNREADABLE, withoutPending } from './snapshot.ts'
 
 /** Marks erased data; no caller may use it. */
 const FORGOTTEN = /^forgotten-[0-9a-f]{64}$/
@@ -191,6 +191,9 @@ export class CachedStore implements SessionStore {
   /**
    * Delete data without a snapshot, such as checkpoints, unless the store is read-only.
    *
+   * Without such data, delete only old files: recent files may be those of a running first turn,
+   * and an endpoint would also end the session for its other agents.
+   *
    * Throws AgentError:
    * - `session_forbidden` if another actor owns the data
    * - `session_corrupt` if its owner is unknown
@@ -199,7 +202,8 @@ export class CachedStore implements SessionStore {
   async endRest(sessionId: string, actor: string | null): Promise<void> {
     this.#cache.delete(sessionId)
     if (this.#local) return
-    const owner = await ownerOf(this.#store, sessionId, actor).catch(fail)
+    const owner = await ownerOf(this.#store, sessionId).catch(fail)
+    if (owner === NOTHING) return await this.#store.trimFiles(sessionId)
     if (owner === UNREADABLE) throw new AgentError('session_corrupt', UNOWNED)
     if (owner !== actor) throw new AgentError('session_forbidden')
     await this.end(sessionId)

@@ -9,6 +9,7 @@ import type { DurableStore } from './base.ts'
 import { areMessages } from './messages.ts'
 
 export const UNREADABLE = Symbol('unreadable')
+export const NOTHING = Symbol('nothing')
 
 const VERSIONS = ['1.0', '1'] as const
 const Envelope = z.object({ scope: z.string().optional(), schema_version: z.string().optional() })
@@ -125,12 +126,8 @@ export function parse(text: string): unknown {
   }
 }
 
-/** Return the actor in the latest readable snapshot, or UNREADABLE; without data, `ifEmpty`. */
-export async function ownerOf(
-  store: DurableStore,
-  sessionId: string,
-  ifEmpty: string | null = null,
-): Promise<unknown> {
+/** Return the actor in the latest readable snapshot, or UNREADABLE; NOTHING without data. */
+export async function ownerOf(store: DurableStore, sessionId: string): Promise<unknown> {
   const stored = await store.load(sessionId)
   const owner = actorIn(stored?.snapshot)
   if (owner !== UNREADABLE) return owner
@@ -141,7 +138,7 @@ export async function ownerOf(
   }
   const isThere =
     stored || checkpoints.length > 0 || (await store.quarantined(sessionId)).length > 0
-  return isThere ? UNREADABLE : ifEmpty
+  return isThere ? UNREADABLE : NOTHING
 }
 
 /** Return the actor in a snapshot, even if other parts are invalid. */

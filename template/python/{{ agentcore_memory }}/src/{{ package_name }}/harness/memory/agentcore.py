@@ -10,7 +10,7 @@ from ..collections.memory_backend import NamespaceConfig
 from ..collections.secrets import Secrets
 from .aws import Call, Clients, secret_of
 from .base import Entry, Event, MemoryCollection, MemoryUnavailable, Metadata, Namespaces
-from .namespaces import ROOT, Namespace, event_session
+from .namespaces import Namespace, event_session
 from .retry_queue import with_retries
 from .strategies import DEFAULT_TEMPLATE, are_whole, of_strategies, written_templates
 
@@ -152,12 +152,6 @@ class AgentCore:
         async for page in self._pages("list_memory_records", key, **namespace.parameter):
             records = [(record["memoryRecordId"], record["namespaces"]) for record in page]
             yield [(id, paths) for id, paths in records if any(map(namespace.holds, paths))]
-
-    async def paths(self, actor: str) -> list[str]:
-        found = set[str]()
-        async for entries in self.entries(ROOT):
-            found.update(it for _, paths in entries for it in paths if actor in it.split("/"))
-        return [*found]
 
     async def delete_records(self, ids: list[str]) -> list[str]:
         records = [{"memoryRecordId": id} for id in ids]

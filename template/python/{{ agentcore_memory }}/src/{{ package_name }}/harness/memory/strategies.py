@@ -4,9 +4,8 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-from .namespaces import PLACEHOLDER
+from .namespaces import PLACEHOLDER, STRATEGY
 
-STRATEGY = "{memoryStrategyId}"  # replaced first, with ids from the memory resource
 # The template of a strategy that names no namespace.
 DEFAULT_TEMPLATE = f"/strategies/{STRATEGY}/actors/{{actorId}}"
 

@@ -173,13 +173,6 @@ class KnowledgeBase:
             entries = [(id, id.rpartition("/")[0]) for id in ids]
             yield [(id, [path]) for id, path in entries if namespace.holds(path)]
 
-    async def paths(self, actor: str) -> list[str]:
-        paths = set[str]()
-        async for page in self.documents():
-            ids = [detail["identifier"]["custom"]["id"] for detail in page]
-            paths.update(f"{id.rpartition('/')[0]}/" for id in ids)
-        return [path for path in paths if actor in path.split("/")]
-
     async def delete_records(self, ids: list[str]) -> list[str]:
         deleted: list[str] = []
         for chunk in _chunks(ids):

@@ -129,9 +129,6 @@ class Memory(Protocol):
     def entries(self, namespace: Namespace) -> AsyncIterator[list[Entry]]:
         """Yield the records in a namespace with their paths, page by page."""
 
-    async def paths(self, actor: str) -> list[str]:
-        """Return the namespaces that hold records and have the actor as a segment, in any order."""
-
     async def delete_records(self, ids: list[str]) -> list[str]:
         """Delete a page of records, and return the ids that the memory reports as deleted."""
 

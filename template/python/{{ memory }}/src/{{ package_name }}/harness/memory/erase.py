@@ -11,7 +11,7 @@ from ..log import describe
 from .base import Memory, MemoryCollection, MemoryUnavailable
 from .local import LocalMemory
 from .long_term import LongTermMemory
-from .namespaces import PLACEHOLDER, Namespace, Who, resolve
+from .namespaces import PLACEHOLDER, ROOT, STRATEGY, Namespace, Who, resolve
 
 NO_STORE = "no session store was searched: sessions are in process memory"
 LATER = "running turns and turns in the queue are recorded later: run this again after they finish"
@@ -20,7 +20,6 @@ UNCLEAR = "they may belong to another actor or project: erase them yourself"
 READ_ONLY = "was not searched: it records no turns"
 NO_ERASE = "it has no erase(actor): erase the actor's data there yourself"
 MAX_LISTS = 10  # consecutive lists without a deletion
-STRATEGY = "{memoryStrategyId}"
 # Other placeholders, such as a tenant, could separate two actors with the same id.
 KNOWN = {"actorId", "projectId", "sessionId", "memoryStrategyId"}
 
@@ -126,13 +125,13 @@ class Erasure:
         report.notes += [f"{reason} ({where})" for reason in scope.shared]
         namespaces = list(scope.namespaces.values())
         with self._attempt(f"records {where} in namespaces that its file does not name"):
-            for path in sorted(await memory.paths(self.report.actor)):
-                if not _is_stray(path, namespaces, templates, self.report.actor):
+            for path in await self._paths(memory):
+                if any(namespace.holds(path) for namespace in namespaces):
                     continue
                 found = _actors_place(path, templates, self._identity)
                 if isinstance(found, Namespace):
                     namespaces.append(found)
-                else:
+                elif found:
                     report.could_not.append(f"records in {path} {where}: {found}")
         if not collection.is_erasable:
             with self._attempt(f"events {where}"):
@@ -146,6 +145,14 @@ class Erasure:
         with self._attempt(f"records {where}"):
             for namespace in namespaces:
                 await self._erase_records(memory, namespace, place)
+
+    async def _paths(self, memory: Memory) -> list[str]:
+        """Return the sorted paths of records that contain the actor's id."""
+        found = set[str]()
+        async for entries in memory.entries(ROOT):
+            paths = [f"/{path.strip('/')}/" for _, places in entries for path in places]
+            found.update(path for path in paths if self.report.actor in path)
+        return sorted(found)
 
     async def _erase_events(self, memory: Memory, session: str, place: Place) -> None:
         async def delete(ids: list[str]) -> list[str]:
@@ -253,13 +260,12 @@ def erasure_scope(templates: Iterable[str], identity: Who, sessions: list[str]) 
     `sessions` are the actor's sessions, for templates with {sessionId}.
     """
     scope = Scope()
-    templates = [*dict.fromkeys(templates)]
+    # Records of deleted strategies are found by their paths.
+    templates = [it for it in dict.fromkeys(templates) if STRATEGY not in it]
     if "/" in identity.actor:
         scope.shared.append("an actor id with a / has no records")
         return scope
     for template in templates:
-        if STRATEGY in template:
-            continue  # the paths of its records name the strategies, including deleted ones
         part = _actors_part(template)
         if not part:
             scope.shared.append(f"records in {template} are shared by all users")
@@ -284,36 +290,38 @@ def erasure_scope(templates: Iterable[str], identity: Who, sessions: list[str]) 
     return scope
 
 
-def _is_stray(
-    path: str, namespaces: Iterable[Namespace], templates: Iterable[str], actor: str
-) -> bool:
-    """Whether a path with the actor's id matches no template, so that its owner is unknown."""
-    place = Namespace(path)
-    if any(namespace.holds(path) for namespace in namespaces):
-        return False
-    return not any(_may_be_of_others(place, template, actor) for template in templates)
-
-
-def _actors_place(path: str, templates: list[str], identity: Who) -> Namespace | str:
+def _actors_place(path: str, templates: list[str], identity: Who) -> Namespace | str | None:
     """Return the actor's part of a path, or the reason why its records remain.
 
-    Every template that matches the start of the path must mean this actor.
+    Return None for a path of others. Every template that matches the start of the path must mean
+    this actor. A template of deleted strategies counts only if no other template matches.
     """
+    actor = identity.actor
+    current = [template for template in templates if STRATEGY not in template]
+    if any(_match(template, path) for template in current):
+        templates = current
+    matches = {it: match for it in templates if (match := _match(it, path))}
+    if not any(match["actorId"] == actor for match in matches.values()):
+        is_named = actor in path.split("/")
+        if not is_named or any(_may_be_of_others(Namespace(path), it, actor) for it in templates):
+            return None
     place: Namespace | str = RENAMED
-    for template in templates:
-        part = _actors_part(template).removesuffix("/*")
-        match = re.match(f"{_pattern(part)}/", path) if part else None
-        if match is None:
-            continue
+    for template, match in matches.items():
         place = Namespace(match[0], is_subtree=True)
         if (
-            match["actorId"] != identity.actor
+            match["actorId"] != actor
             or match.groupdict().get("projectId") not in (None, identity.project_id)
-            or not all(map(_is_clear, part.split("/")))
-            or any(_may_be_of_others(place, other, identity.actor) for other in templates)
+            or not all(map(_is_clear, _actors_part(template).split("/")))
+            or any(_may_be_of_others(place, other, actor) for other in templates)
         ):
             return UNCLEAR
     return place
+
+
+def _match(template: str, path: str) -> re.Match[str] | None:
+    """Match the start of a path with the actor's part of a template."""
+    part = _actors_part(template).removesuffix("*")
+    return re.match(_pattern(part), path) if part else None
 
 
 def _is_clear(segment: str) -> bool:

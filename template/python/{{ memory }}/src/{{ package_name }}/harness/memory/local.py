@@ -18,7 +18,7 @@ from uuid import uuid4
 import anyio.to_thread
 
 from .base import Entry, Event, MemoryCollection, MemoryUnavailable, Metadata, Namespaces, Record
-from .namespaces import Namespace, Who, default_template, event_session, resolve
+from .namespaces import LOCAL, STRATEGY, Namespace, Who, default_template, event_session, resolve
 
 log = logging.getLogger(__name__)
 Row = dict[str, Any]
@@ -93,7 +93,8 @@ class LocalMemory:
         return collection.namespaces or {}
 
     async def templates(self, collection: MemoryCollection) -> list[str]:
-        return [*(collection.namespaces or [default_template(collection.lifetime)])]
+        declared = collection.namespaces or [default_template(collection.lifetime)]
+        return [template.replace(STRATEGY, LOCAL) for template in declared]
 
     async def writes_to(self) -> str:
         return ""
@@ -123,11 +124,6 @@ class LocalMemory:
     async def entries(self, namespace: Namespace) -> AsyncIterator[list[Entry]]:
         rows = await self._rows(lambda row: _is_in(namespace, row))
         yield [(row["record"], [row["namespace"]]) for row in rows]
-
-    async def paths(self, actor: str) -> list[str]:
-        rows = await self._rows(lambda row: "record" in row)
-        paths = {row["namespace"] for row in rows}
-        return [path for path in paths if actor in path.split("/")]
 
     async def delete_records(self, ids: list[str]) -> list[str]:
         return await anyio.to_thread.run_sync(self._delete, "record", set(ids))

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 PLACEHOLDER = re.compile(r"\{(\w+)\}")
+STRATEGY = "{memoryStrategyId}"
+LOCAL = "local"  # the only strategy of a file
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ def resolve(template: str, identity: Who) -> Namespace:
         "actorId": identity.actor,
         "sessionId": event_session(identity.session_id),
         "projectId": identity.project_id,
-        "memoryStrategyId": "local",  # for files; services replace it earlier
+        "memoryStrategyId": LOCAL,  # services replace it earlier
     }
     for segment in template.split("/"):
         if "{actorId}" in segment and len(PLACEHOLDER.findall(segment)) > 1:

@@ -25,6 +25,7 @@ from .base import (
 from .detached_files import attach_files, detach_files, is_intact, names_in
 from .settings import StoreSettings
 from .snapshot import (
+    NOTHING,
     UNREADABLE,
     foreign_format,
     is_same,
@@ -141,6 +142,9 @@ class CachedStore:
     async def end_rest(self, session_id: str, actor: str | None) -> None:
         """Delete data without a snapshot, such as checkpoints, unless the store is read-only.
 
+        Without such data, delete only old files: recent files may be those of a running first
+        turn, and an endpoint would also end the session for its other agents.
+
         Raises AgentError:
         - `session_forbidden` if another actor owns the data
         - `session_corrupt` if its owner is unknown
@@ -150,7 +154,9 @@ class CachedStore:
         if self._local:
             return
         try:
-            owner = await owner_of(self._store, session_id, if_empty=actor)
+            owner = await owner_of(self._store, session_id)
+            if owner is NOTHING:
+                return await self._store.trim_files(session_id)
         except StoreUnavailable as error:
             raise AgentError("store_unavailable", detail=str(error)) from None
         if owner is UNREADABLE:

@@ -11,6 +11,7 @@ from ..sessions.sessions import find_turns, serialize
 from .base import DurableStore
 
 UNREADABLE = object()
+NOTHING = object()
 VERSIONS = ("1.0", "1")
 
 
@@ -153,8 +154,8 @@ def foreign_format(stored: bytes) -> str | None:
     return None
 
 
-async def owner_of(store: DurableStore, session_id: str, if_empty: object = None) -> object:
-    """Return the actor in the latest readable snapshot, or UNREADABLE; without data, `if_empty`."""
+async def owner_of(store: DurableStore, session_id: str) -> object:
+    """Return the actor in the latest readable snapshot, or UNREADABLE; NOTHING without data."""
     stored = await store.load(session_id)
     owner = _actor(stored.snapshot) if stored else UNREADABLE
     if owner is not UNREADABLE:
@@ -165,7 +166,7 @@ async def owner_of(store: DurableStore, session_id: str, if_empty: object = None
         if owner is not UNREADABLE:
             return owner
     is_empty = not (stored or checkpoints or await store.quarantined(session_id))
-    return if_empty if is_empty else UNREADABLE
+    return NOTHING if is_empty else UNREADABLE
 
 
 def _actor(snapshot: bytes) -> Any:

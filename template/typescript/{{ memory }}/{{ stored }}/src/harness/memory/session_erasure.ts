@@ -7,7 +7,7 @@ import type { Modules } from '../modules.ts'
 import type { CoreSettings } from '../settings.ts'
 import { Conflict, type DurableStore, StoreUnavailable, Unsupported } from '../store/base.ts'
 import { Store } from '../store/capability.ts'
-import { ownerOf, UNREADABLE } from '../store/snapshot.ts'
+import { NOTHING, ownerOf, UNREADABLE } from '../store/snapshot.ts'
 import { addPlace, LATER, type Report } from './erasure_report.ts'
 import { LongTermMemory } from './long_term.ts'
 
@@ -65,10 +65,10 @@ async function eraseSessions(
     })
     for (const id of ids) {
       const owner = await ownerOf(store, id)
-      if (owner === null) await store.trimFiles(id) // of a first turn that was not saved
+      if (owner === NOTHING) await store.trimFiles(id) // of a first turn that was not saved
       if (owner === UNREADABLE) {
         report.notes.push(`session ${id} is unreadable, so it may belong to anyone`)
-      } else if (owner === null && SHORTENED.test(id)) {
+      } else if (owner === NOTHING && SHORTENED.test(id)) {
         report.could_not.push(`a session whose id begins with ${id.slice(0, 60)}: ${LONG}`)
       } else if (owner === actor && !isWritable) {
         report.could_not.push(`session ${id}: the session store is read-only here`)

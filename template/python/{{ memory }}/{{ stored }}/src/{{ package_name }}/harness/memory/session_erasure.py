@@ -12,7 +12,7 @@ from ..modules import LoadModules
 from ..settings import CoreSettings
 from ..store.base import Conflict, DurableStore, StoreUnavailable, Unsupported
 from ..store.capability import Store
-from ..store.snapshot import UNREADABLE, owner_of
+from ..store.snapshot import NOTHING, UNREADABLE, owner_of
 from .erase import LATER, NO_STORE, Report
 from .long_term import LongTermMemory
 
@@ -56,11 +56,11 @@ class SessionErasure(Capability):
                 report.notes.append(f"the session store cannot list its sessions: {checked}")
             for id in ids:
                 owner = await owner_of(store, id)
-                if owner is None:
+                if owner is NOTHING:
                     await store.trim_files(id)  # of a first turn that was not saved
                 if owner is UNREADABLE:
                     report.notes.append(f"session {id} is unreadable, so it may belong to anyone")
-                elif owner is None and re.fullmatch(SHORTENED, id):
+                elif owner is NOTHING and re.fullmatch(SHORTENED, id):
                     report.could_not.append(f"a session whose id begins with {id[:60]}: {LONG}")
                 elif owner == report.actor and not is_writable:
                     failure = f"session {id}: the session store is read-only here"
