@@ -29,7 +29,7 @@ const SOURCES = ['hook:beforeToolCall', 'tool', 'middleware:executeTool']
 
 /** The interrupts of an agent in a snapshot. */
 export interface Interrupted {
-  interrupts: Record<string, { name: string }>
+  interrupts: Record<string, { name: string; response?: unknown }>
   pendingToolExecution: {
     assistantMessageData: MessageData
     completedToolResults: Record<string, ReturnType<ToolResultBlock['toJSON']>>
@@ -228,21 +228,28 @@ function promptOf({ turn, repeatedFiles }: Stage): string | ContentBlock[] {
   return parts.length > 0 ? [new TextBlock(turn.prompt), ...parts] : turn.prompt
 }
 
-/** Return the interrupted calls. */
+/** Return the interrupted calls; a call with a result has run or was denied. */
 function waitingCalls(agent: Agent): ToolCall[] {
   const { data } = agent.takeSnapshot({ include: ['interrupts'] })
   const interrupted = data.interrupts as unknown as Interrupted
-  const { assistantMessageData } = interrupted.pendingToolExecution
+  const { assistantMessageData, completedToolResults } = interrupted.pendingToolExecution
   const calls = [...toolsOf(Message.fromMessageData(assistantMessageData))]
   return calls.filter((call): call is ToolCall => {
-    return 'input' in call && interruptsOf(interrupted, call.id).length > 0
+    const hasResult = Object.hasOwn(completedToolResults, call.id)
+    return 'input' in call && !hasResult && interruptsOf(interrupted, call.id).length > 0
   })
 }
 
-/** Return the interrupt ids of a call; compare whole ids, because a call id may contain another. */
+/**
+ * Return the ids of a call's unanswered interrupts.
+ *
+ * The SDK keeps answered interrupts until the step ends. Compare whole ids, because a call id may
+ * contain another.
+ */
 export function interruptsOf({ interrupts }: Interrupted, callId: string): string[] {
-  return Object.entries(interrupts).flatMap(([id, { name }]) => {
-    return SOURCES.some((source) => id === `${source}:${callId}:${name}`) ? [id] : []
+  return Object.entries(interrupts).flatMap(([id, { name, response }]) => {
+    const isOfCall = SOURCES.some((source) => id === `${source}:${callId}:${name}`)
+    return isOfCall && response === undefined ? [id] : []
   })
 }
 

@@ -9,7 +9,7 @@ import { mustPause, pause, withinTime } from './deadline.ts'
 import { filesIn, toParts } from './file_parts.ts'
 import { describe, log, placeOf } from './log.ts'
 import { Calls, checkMessages, restored, selfContained } from './messages.ts'
-import type { Part } from './echo_model.ts'
+import { type Part, textOf as textOfOutput } from './echo_model.ts'
 import type { Options, Runtime } from './modules.ts'
 import type { Stage, TurnAnswer } from './sessions/sessions.ts'
 import { AcceptedTypes } from './models/rejected_files.ts'
@@ -81,6 +81,7 @@ async function stream(
   const stepsLeft = maxSteps - staged.slice(at).filter(({ role }) => role === 'assistant').length
   const accepted = new AcceptedTypes(runtime.fileTypes, turn.request.files)
   const failures: unknown[] = [] // of callbacks, whose errors the SDK drops
+  const ended = new Set<string>() // ids of calls that ran
   let size = 0
   const onPart = async (sent: Part) => {
     if (mustPause()) await pause()
@@ -125,7 +126,7 @@ async function stream(
   }
   let approved: [result: string, messages: readonly ModelMessage[]] | undefined
   try {
-    await failMissing(turn, options.tools, staged)
+    failMissing(options.tools, staged)
     const answer = await generateText({
       instructions: SYSTEM_PROMPT,
       toolApproval: TOOL_APPROVAL,
@@ -146,8 +147,13 @@ async function stream(
         await emitInvalid(turn, options.tools, calls, step.steps.at(-1))
         const all = step.messages // committed messages need no repair
         const newMessages = all.slice(staged.length)
+        const isFirst = step.stepNumber === 0
+        if (isFirst) {
+          const added = all.slice(staged.length - 1).flatMap(partsOf)
+          await emitAdded(turn, options.tools, calls, added, ended)
+        }
         // The SDK runs approved calls before the first step, but calls `stopWhen` only after steps.
-        const result = step.stepNumber === 0 ? textOfAnswered(final, all) : undefined
+        const result = isFirst ? textOfAnswered(final, all) : undefined
         if (result !== undefined) {
           approved = [result, newMessages]
           throw new Error('an answered call ends the turn')
@@ -160,6 +166,7 @@ async function stream(
         return { ...more, messages, ...model }
       },
       onToolExecutionEnd: async (event) => {
+        ended.add(event.toolOutput.toolCallId)
         const emitted = emitOutput(turn, options.tools, calls, event.toolOutput)
         await emitted.catch((error) => failures.push(error))
         await options.onToolExecutionEnd?.(event)
@@ -227,11 +234,7 @@ function partsOf({ content }: ModelMessage): readonly ContentPart[] {
 }
 
 /** Add error results for approved calls of missing tools, for which the SDK adds none. */
-async function failMissing(
-  turn: Turn,
-  tools: Options['tools'],
-  staged: readonly ModelMessage[],
-): Promise<void> {
+function failMissing(tools: Options['tools'], staged: readonly ModelMessage[]): void {
   const answer = staged.at(-1)
   if (answer?.role !== 'tool') return
   const approved = answer.content.flatMap((part) => {
@@ -250,8 +253,22 @@ async function failMissing(
     const { message: value } = new NoSuchToolError({ toolName, availableTools })
     const output = { type: 'error-text' as const, value }
     answer.content.push({ type: 'tool-result', toolCallId, toolName, output })
-    await turn.emit({ id: toolCallId, text: value, isError: true })
-    logFailure(tools, toolName, 'invalid call')
+  }
+}
+
+/** Emit the results of answered calls that did not run, and log failures of approved calls. */
+async function emitAdded(
+  turn: Turn,
+  tools: object,
+  calls: Calls,
+  added: readonly ContentPart[],
+  ended: ReadonlySet<string>,
+): Promise<void> {
+  for (const part of added) {
+    if (part.type !== 'tool-result' || ended.has(part.toolCallId)) continue
+    const { toolCallId: id, toolName, output } = part
+    await turn.emit({ id, text: calls.cut(textOfOutput(output)), isError: true })
+    if (output.type !== 'execution-denied') logFailure(tools, toolName, 'invalid call')
   }
 }
 

@@ -3,13 +3,14 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 
-import { BeforeToolCallEvent, type LocalAgent } from '@strands-agents/sdk'
+import { BeforeToolCallEvent, type LocalAgent, tool, type ToolContext } from '@strands-agents/sdk'
+import { z } from 'zod'
 
-import { answers } from '../../src/harness/approval/adapter.ts'
+import { answers, withDenials } from '../../src/harness/approval/adapter.ts'
 import { Approval } from '../../src/harness/approval/capability.ts'
 import type { Waiting } from '../../src/harness/approval/waiting.ts'
-import type { Options } from '../../src/harness/capability.ts'
-import { Client, SESSION } from './client.ts'
+import { Capability, type Options } from '../../src/harness/capability.ts'
+import { type AgentResponse, Client, SESSION } from './client.ts'
 import { Payments } from './payments.ts'
 import { reply, toolCall } from './script.ts'
 
@@ -80,5 +81,77 @@ describe('a call with broken arguments', () => {
 
   test('needs no approval of a hook', async () => {
     await needsNoApproval(HookedPayments)
+  })
+})
+
+describe('a call that ran beside a pending call', () => {
+  /** Has the tool `book`, which waits for a seat. */
+  class Trips extends Capability {
+    override tools() {
+      const callback = (_input: unknown, context?: ToolContext) => {
+        return context!.interrupt<string>({ name: 'seat' })
+      }
+      const inputSchema = z.object({})
+      return [tool({ name: 'book', description: 'Book a seat.', inputSchema, callback })]
+    }
+  }
+
+  /** Answers the interrupt of each call without a person. */
+  class GrantedPayments extends Payments {
+    override prepare(_turn: unknown, options: Options): void {
+      const initAgent = (agent: LocalAgent) => {
+        agent.addHook(BeforeToolCallEvent, (event) => {
+          const answer = event.interrupt({ name: 'gate', response: 'granted' })
+          if (answer !== 'granted') event.cancel = 'The gate is closed.'
+        })
+      }
+      Object.assign(options, { plugins: [{ name: 'gate', initAgent }] })
+    }
+  }
+
+  function makeClient(PaymentsClass: typeof Payments): Client {
+    const step = [toolCall('pay', { amount: 7 }, 'a'), toolCall('book', {}, 'b')]
+    return new Client([step, reply('Done.')], {}, (settings, load) => {
+      const tools = [new PaymentsClass(settings, [], load), new Trips(settings, [], load)]
+      return [new Approval(settings, [], load), ...tools]
+    })
+  }
+
+  function toolsOf({ waiting = [] }: AgentResponse): string[] {
+    return waiting.map((call) => call.tool)
+  }
+
+  function approve(client: Client, { waiting = [] }: AgentResponse): Promise<AgentResponse> {
+    return client.post({ approve: waiting.map(({ id }) => id) }, { [SESSION]: 'ada' })
+  }
+
+  test('is not pending again', async () => {
+    const client = makeClient(Payments)
+    const first = await client.say('Go.', { session: 'ada' })
+    assert.deepEqual(toolsOf(first), ['pay', 'book'])
+    const second = await approve(client, first)
+    assert.deepEqual(toolsOf(second), ['book'])
+    const { waiting: deny } = second
+    const committed = await client.post({ deny }, { [SESSION]: 'ada' })
+    assert.equal(committed.reply, 'Done.')
+    const [, , results] = await client.messages('ada')
+    assert.match(JSON.stringify(results), /"paid".*"Denied by a person/)
+  })
+
+  test('is not pending if a hook answered, and the answers of the hook stay', async () => {
+    const client = makeClient(GrantedPayments)
+    const waiting = await client.say('Go.', { session: 'ada' })
+    assert.deepEqual(toolsOf(waiting), ['book'])
+    const committed = await approve(client, waiting)
+    assert.equal(committed.reply, 'Done.')
+    const [, , results] = await client.messages('ada')
+    assert.match(JSON.stringify(results), /"paid".*"yes"/)
+  })
+
+  test('keeps its result, even if it is denied', () => {
+    const completedToolResults = { a: 'paid' }
+    const interrupts = { interrupts: {}, pendingToolExecution: { completedToolResults } }
+    const waiting = { other: { interrupts } } as unknown as Waiting
+    assert.deepEqual(withDenials(waiting, new Map([['a', 'No.']])), waiting.other)
   })
 })

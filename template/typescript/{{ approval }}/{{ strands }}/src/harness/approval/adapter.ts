@@ -32,7 +32,8 @@ export function withDenials({ other }: Waiting, reasons: Reasons): object {
     const result = new ToolResultBlock({ toolUseId, status: 'error', content })
     return [[toolUseId, result.toJSON()] as const]
   })
-  const results = [...Object.entries(pending.completedToolResults), ...denials]
+  // An older version stored calls that had run as pending: their results stay.
+  const results = [...denials, ...Object.entries(pending.completedToolResults)]
   const completedToolResults = Object.fromEntries(results)
   const pendingToolExecution = { ...pending, completedToolResults }
   return { ...other, interrupts: { ...state, pendingToolExecution } }

@@ -20,7 +20,9 @@ def answers(other: Mapping[str, Any], reasons: Mapping[str, str | None]) -> list
     ids = [block["toolUse"]["toolUseId"] for block in blocks if "toolUse" in block]
     if len({*ids}) < len(ids):  # an older version stored the turn
         raise AgentError("not_waiting", SAME_ID)
-    calls = {interrupt: call_of(interrupt) for interrupt in state["interrupts"]}
+    interrupts = state["interrupts"].items()
+    # An answer from before this wait stays.
+    calls = {name: call_of(name) for name, it in interrupts if it["response"] is None}
     return [
         {"interruptResponse": {"interruptId": name, "response": "no" if reasons[id] else "yes"}}
         for name, id in calls.items()
@@ -51,6 +53,11 @@ def prepare(options: dict[str, Any]) -> None:
 
 
 def _sort_results(event: AfterToolsEvent) -> None:
-    """Sort the results of a step: the SDK begins with those from before an approval."""
-    ids = [call.id for call in tools_of(event.agent.messages[-1])]
-    event.message["content"].sort(key=lambda block: ids.index(block["toolResult"]["toolUseId"]))
+    """Sort the results of a step: the SDK begins with those from before an approval.
+
+    Blocks that other hooks added follow the results.
+    """
+    places = {call.id: place for place, call in enumerate(tools_of(event.agent.messages[-1]))}
+    event.message["content"].sort(
+        key=lambda block: places.get(block.get("toolResult", {}).get("toolUseId", ""), len(places))
+    )
