@@ -79,6 +79,26 @@ def test_a_long_reply_arrives_whole(chat: Background, two: Replica, gate: thread
     assert chat.follow(server=two.server).rest() == chat.follow().rest()
 
 
+def test_a_reader_at_another_replica_gets_events_that_come_faster_than_it_reads(
+    agents: Agents, provider: Provider
+) -> None:
+    """At once: dropped before a write. Every 60 ms: a write in between, and no read."""
+    home = agents.home()
+    here, there = (agents.fresh(home, MAX_EVENT_BYTES=1024) for _ in range(2))
+    chat = Background(here.server, provider)
+    for pause in (0, 0.06):
+        gates = [threading.Event() for _ in range(12)]
+        events = (part for gate in gates for part in (Hold(gate), "x" * 2000))
+        chat.begin(f"Every {pause} seconds.", ["a", *events])
+        reader = chat.follow(server=there.server)
+        assert reader.next()
+        for gate in gates:
+            time.sleep(pause)
+            gate.set()
+        rest = reader.rest()
+        assert (len(rest), rest[-1].name) == (13, "done")
+
+
 def test_the_newest_turn_is_followed_wherever_it_runs(chat: Background, two: Replica) -> None:
     there = chat.on(two.server)
     chat.begin("One.", ["first"])

@@ -18,6 +18,7 @@ from tests.stores.servers import wait_for
 from tests.ui.chat_page import LOAD, PATH, RESUME, Page, body, send, texts, unique
 
 LEAVE = {"do": "leave"}
+ORIGIN = {"Origin": "https://page.example"}
 
 
 def stream_of(page: Page) -> str:
@@ -30,6 +31,12 @@ def has_only_an_id(server: Server, path: str) -> bool:
     head = exchange.head()
     exchange.leave()
     return (head.status, "X-Turn-Id" in head.headers) == (204, True)
+
+
+def may_read_the_id(exchange: Exchange) -> bool:
+    """Whether a page of another origin may read the id of the turn."""
+    names = ", ".join(exchange.head().headers.get_all("Access-Control-Expose-Headers", []))
+    return {SESSION, "Retry-After", "WWW-Authenticate", "X-Turn-Id"} == set(names.split(", "))
 
 
 def another(page: Page) -> Page:
@@ -105,6 +112,29 @@ def test_a_running_turn_whose_beginning_was_dropped_has_only_an_id(
     reply = server.get(stream_of(page))
     assert (reply.status, reply.headers["X-Turn-Id"]) == (204, None)
     assert texts(page.history())[1].endswith("The end.")
+
+
+def test_a_page_of_another_origin_may_read_the_id_of_its_turn(
+    fleet: Fleet, provider: Provider, gate: threading.Event
+) -> None:
+    server = fleet.shared(MAX_EVENT_BYTES=1024, ALLOWED_ORIGINS=ORIGIN["Origin"])
+    page, text = Page(server), unique("Hello")
+    flood = threading.Event()
+    provider.script(text, ["Slow, ", Hold(flood), Flood(100, 100), Hold(gate), "The end."])
+    headers = {**ORIGIN, "Content-Type": "application/json"}
+    sent = server.send(body(page.id, text), headers, path=PATH)
+    assert may_read_the_id(sent)
+    assert sent.head().readline()
+
+    def resume() -> int:
+        exchange = server.send(None, ORIGIN, method="GET", path=stream_of(page))
+        assert may_read_the_id(exchange)
+        exchange.leave()
+        return exchange.head().status
+
+    assert resume() == 200
+    flood.set()
+    wait_for("a dropped event", lambda: resume() == 204)
 
 
 def test_delete_stops_the_turn(server: Server, provider: Provider, gate: threading.Event) -> None:

@@ -24,8 +24,8 @@ export interface Reader {
 /**
  * The events of a turn, numbered from 1. Emits `change` after each change.
  *
- * Above `maxBytes`, the next event drops the oldest ones, but those that a reader still needs only
- * above HELD_BYTES more.
+ * Above `maxBytes`, the next event drops the oldest ones, but those that a reader or another
+ * replica may still need only above HELD_BYTES more.
  */
 export class Recording extends EventEmitter implements Recorded {
   readonly turnId: string
@@ -41,6 +41,8 @@ export class Recording extends EventEmitter implements Recorded {
   /** The size of the available events in bytes. */
   size = 0
   readonly readers = new Set<Reader>()
+  /** Other replicas have had time to read the events up to this number. */
+  delivered = Infinity
   /** The last event, if the process that runs the turn has ended. */
   lost: string | null = null
   readonly #maxBytes: number
@@ -68,7 +70,7 @@ export class Recording extends EventEmitter implements Recorded {
 
   /** Add events, such as `data: "text"\n\n`. */
   append(...events: string[]): void {
-    const needed = Math.min(this.last + 1, ...[...this.readers].map(({ next }) => next))
+    const needed = Math.min(this.delivered + 1, ...[...this.readers].map(({ next }) => next))
     let dropped = 0
     const maxBytes = () => this.#maxBytes + (this.first + dropped < needed ? 0 : HELD_BYTES)
     while (this.size > maxBytes()) {

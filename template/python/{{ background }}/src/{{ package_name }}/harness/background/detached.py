@@ -16,7 +16,7 @@ from ..http.multipart import is_form
 from ..http.requests import find_actor, parse_body
 from ..log import log_unexpected
 from .failures import Format, format_error, format_part
-from .readers import TURN_HEADER, EventStream
+from .readers import EventStream, add_turn_id
 from .recordings import BackgroundTurn, Recordings
 
 CONTROL_PATH = "/invocations/events"  # of `follow` and `stop`: these requests run no turn
@@ -190,7 +190,7 @@ class Detaching:
         seconds = self._settings.keep_alive_seconds
         stream = EventStream(detached.turn.recording, 0, seconds, is_numbered=False)
         stream.raw_headers = [*detached.head["headers"]]
-        stream.headers[TURN_HEADER] = detached.turn.recording.turn_id
+        add_turn_id(stream, detached.turn.recording)
         await stream(scope, receive, send)
 
     async def _invoke(self, scope: Scope, receive: Receive, send: Send) -> None:

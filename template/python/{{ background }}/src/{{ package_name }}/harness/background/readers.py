@@ -69,6 +69,13 @@ class EventStream(StreamingResponse):
         return f"id: {self._recording.turn_id}.{self._position}\n".encode() + event
 
 
+def add_turn_id(response: Response, recording: Recording) -> None:
+    """Add the id of the turn, which pages in ALLOWED_ORIGINS may read."""
+    response.headers[TURN_HEADER] = recording.turn_id
+    # With capitals, because the CORS middleware replaces the header in lower case.
+    response.raw_headers.append((b"Access-Control-Expose-Headers", TURN_HEADER.encode()))
+
+
 def read_key(request: Request, runtime: Runtime, session_id: str) -> Key:
     """Return the session and the actor of a request. Raises AgentError if they are invalid."""
     request.state.session_id = session_id

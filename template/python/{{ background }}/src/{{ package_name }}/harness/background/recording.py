@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import inf
 
 from ..contract import AgentError
 from .failures import Format
@@ -15,9 +16,9 @@ LOST_NUMBER = 10**15 - 1  # of `turn_lost`: the killed process may have sent uns
 class Recording:
     """The events of a turn, in order and numbered from 1.
 
-    Above `max_bytes`, the next event drops the oldest ones, but those that a reader still needs
-    only above HELD_BYTES more. Readers read by position, so they delay neither the turn nor each
-    other.
+    Above `max_bytes`, the next event drops the oldest ones, but those that a reader or another
+    replica may still need only above HELD_BYTES more. Readers read by position, so they delay
+    neither the turn nor each other.
     """
 
     def __init__(self, turn_id: str, format: Format, max_bytes: int) -> None:
@@ -25,6 +26,7 @@ class Recording:
         self.format: Format = format
         self.first = 1  # the number of the oldest event that is not dropped
         self.size = 0  # bytes
+        self.delivered = inf  # other replicas have had time to read the events up to this number
         self.is_ended = False
         self.is_closed = False  # readers must reconnect
         self.lost: bytes | None = None  # the last event, if the process that runs the turn ended
@@ -45,8 +47,8 @@ class Recording:
 
     def append(self, *events: bytes) -> None:
         """Add events, each with its lines and the empty line at their end."""
-        needed = min((position() for position in self.readers.values()), default=self.last)
-        while self.size > self._max_bytes + (0 if self.first <= needed else HELD_BYTES):
+        read = min([self.delivered, *(position() for position in self.readers.values())])
+        while self.size > self._max_bytes + (0 if self.first <= read else HELD_BYTES):
             self.size -= len(self._events.popleft())
             self.first += 1
         self._events.extend(events)

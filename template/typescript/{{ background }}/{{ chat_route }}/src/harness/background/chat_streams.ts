@@ -54,8 +54,8 @@ export class ChatStreams extends Capability<BackgroundSettings> {
       }
       if (recording.first > 1) {
         // Its start was dropped: only say that it runs.
-        const headers = { ...NO_CONTENT, [TURN_HEADER]: recording.turnId }
-        return void response.writeHead(204, headers).end()
+        setTurnId(response, recording)
+        return void response.writeHead(204, NO_CONTENT).end()
       }
       checkReader(recording, 1, this.settings.maxReaders)
       await this.#stream(response, recording)
@@ -95,9 +95,15 @@ export class ChatStreams extends Capability<BackgroundSettings> {
   }
 
   async #stream(response: ServerResponse, recording: Recording): Promise<void> {
-    const headers = { ...HEADERS, [TURN_HEADER]: recording.turnId }
-    await stream(response, recording, 1, headers, this.settings)
+    setTurnId(response, recording)
+    await stream(response, recording, 1, HEADERS, this.settings)
   }
+}
+
+/** Set the id of the turn, which pages in ALLOWED_ORIGINS may read. */
+function setTurnId(response: ServerResponse, { turnId }: Recording): void {
+  response.setHeader(TURN_HEADER, turnId)
+  response.appendHeader('Access-Control-Expose-Headers', TURN_HEADER)
 }
 
 function readId(response: ServerResponse, value = ''): string {

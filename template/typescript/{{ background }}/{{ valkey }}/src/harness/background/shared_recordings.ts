@@ -22,6 +22,7 @@ const LOST_SECONDS = 3 // without a lease: after a pause of Valkey, the replica 
 const BATCH_SECONDS = 0.05 // between two writes of events
 const BATCH_BYTES = 262_144
 const POLL_SECONDS = { afterEvents: 0.1, otherwise: 0.25 } // between two reads
+const DELIVERY_SECONDS = 2 // from the write of an event until other replicas have read it
 const PAGE = 1000 // events of a read
 const IDLE_SECONDS = 2 // without readers, until reading stops
 const RETRY_SECONDS = 0.5
@@ -166,6 +167,7 @@ export class SharedRecordings extends Capability<BackgroundSettings> implements 
 
   async publish(recording: Recording): Promise<void> {
     const published = Promise.withResolvers<void>()
+    recording.delivered = 0
     this.#run(this.#write(recording, published.resolve).finally(published.resolve), recording)
     const late = sleep(PUBLISH_SECONDS * 1000, undefined, { ref: false })
     await Promise.race([published.promise, late])
@@ -263,6 +265,7 @@ export class SharedRecordings extends Capability<BackgroundSettings> implements 
       if (isStopped) this.#background.stopHere((running) => running === recording)
       if (last < 0 || (isEnded && last >= number)) return
       written = last
+      setTimeout(() => void (recording.delivered = last), DELIVERY_SECONDS * 1000).unref()
       const isIdle = recording.last === written && recording.state === 'running'
       if (isIdle) await recording.wait(RENEWAL_SECONDS)
       await sleep(BATCH_SECONDS * 1000)

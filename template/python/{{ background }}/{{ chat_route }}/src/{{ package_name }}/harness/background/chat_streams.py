@@ -14,8 +14,8 @@ from ..runtime import Runtime
 from ..settings import CoreSettings
 from .capability import Background
 from .readers import (
-    TURN_HEADER,
     EventStream,
+    add_turn_id,
     check_reader,
     find,
     may_run_elsewhere,
@@ -49,13 +49,13 @@ class ChatStreams(Capability):
             return _no_content(key)
         if recording.first > 1:  # its start was dropped: only say that it runs
             response = _no_content(key)
-            response.headers[TURN_HEADER] = recording.turn_id
+            add_turn_id(response, recording)
             return response
         check_reader(self._recordings, recording, 0)
         seconds = runtime.settings.keep_alive_seconds
         stream = EventStream(recording, 0, seconds, is_numbered=False)
-        headers = {SESSION_HEADER: key[0], TURN_HEADER: recording.turn_id}
-        stream.headers.update({**UiEvents.headers, **headers})
+        stream.headers.update({**UiEvents.headers, SESSION_HEADER: key[0]})
+        add_turn_id(stream, recording)
         return stream
 
     async def _stop(self, request: Request, runtime: Runtime) -> Response:

@@ -29,6 +29,7 @@ LOST_SECONDS = 3  # without a lease: after a pause of Valkey, the replica first 
 BATCH_SECONDS = 0.05  # between two writes of events
 BATCH_BYTES = 262_144
 POLL_SECONDS = (0.1, 0.25)  # between two reads: after new events, and otherwise
+DELIVERY_SECONDS = 2  # from the write of an event until other replicas have read it
 PAGE = 1000  # events of a read
 IDLE_SECONDS = 2  # without readers, until reading stops
 RETRY_SECONDS = 0.5
@@ -161,6 +162,7 @@ class SharedRecordings(Capability):
             await self.store.close()
 
     def publish(self, key: Key, turn: BackgroundTurn) -> None:
+        turn.recording.delivered = 0
         writer = self._run(self._write(key, turn), self._writers)
         self._written[writer] = key[0], turn.recording
         writer.add_done_callback(self._written.pop)
@@ -226,6 +228,10 @@ class SharedRecordings(Capability):
         written = 0
         is_new = True
         failed_at = 0.0
+
+        def deliver(number: int) -> None:
+            recording.delivered = number
+
         while True:
             written = max(written, recording.first - 1)
             events = recording.read(written, BATCH_BYTES)
@@ -256,6 +262,7 @@ class SharedRecordings(Capability):
             if last < 0 or (is_ended and last >= written + len(events)):
                 return
             written = last
+            asyncio.get_running_loop().call_later(DELIVERY_SECONDS, deliver, written)
             if recording.last == written and not recording.is_ended:
                 await recording.wait(RENEWAL_SECONDS)
             await asyncio.sleep(BATCH_SECONDS)
