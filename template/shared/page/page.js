@@ -68,7 +68,7 @@ function mayRun(type) {
 /** Whether the agent may have saved a failed turn, or may still save it. */
 function hasUnknownOutcome({ failure, isUnclear }) {
   if (!failure) return false
-  // After an unclear attempt, the failure of the next one does not tell what became of the first.
+  // A later attempt may fail in another way, although an earlier attempt was saved.
   const { type } = failure
   return isUnclear || ['store_unavailable', 'turn_lost'].includes(type) || mayRun(type)
 }
@@ -531,7 +531,7 @@ class Conversation {
     const userMessage = this.addPrompt(text, files)
     const retry = async () => {
       if (!replaces) return this.takeTurn({ id, text }, userMessage)
-      // The server replaces a turn again if it is asked again, but this one may be saved since.
+      // The server would replace the turn twice if the first request was saved since.
       const isRead = await this.load().ready
       if (isRead && this.tabData.unfinished) this.replace({ id, text, replaces, how })
     }

@@ -137,7 +137,8 @@ deploy_stack() {
     while IFS= read -r parameter; do
       set -- "$parameter" "$@"
     done <"$temporary/parameters"
-    echo 'Deleting the remains of a failed first deployment. These parameters are kept:'
+    echo "Deleting the remains of a failed first deployment. These parameters are kept. If $script
+fails before the next stack exists, pass them again:"
     cat "$temporary/parameters"
     run aws cloudformation delete-stack --stack-name "$name"
     run aws cloudformation wait stack-delete-complete --stack-name "$name"

@@ -31,7 +31,7 @@ from my_agent.harness.store.cached import CachedStore
 from my_agent.harness.store.capability import check_store
 from my_agent.harness.store.declared import DeclaredStore
 from my_agent.harness.store.detached_files import attach_files, detach_files, names_in
-from my_agent.harness.store.snapshot import owner_of
+from my_agent.harness.store.snapshot import NOTHING, owner_of
 
 SETTINGS = Settings(max_snapshot_bytes=8000, store_timeout_seconds=30)
 CHECKPOINT_IDS = [f"01890000-0000-7000-8000-00000000000{number}" for number in range(3)]
@@ -354,6 +354,14 @@ async def test_only_its_known_actor_ends_a_quarantined_session(
         assert len(await replica.store.quarantined("s")) == 1
 
 
+async def test_an_end_keeps_a_session_that_only_another_agent_has(home: Home) -> None:
+    await home.replica().say(session="s", actor="ada")
+    other = Home(home.server, home.kind).replica()
+    for actor in ("eve", "ada"):
+        assert (await other.end("s", actor=actor)).status == 200
+    assert (await home.replica().say(session="s", actor="ada")).turn == 2
+
+
 async def test_a_session_of_a_newer_format_is_rejected_and_unchanged(home: Home) -> None:
     replica = home.replica()
     await replica.say(session="s")
@@ -516,7 +524,7 @@ async def test_owner_of_returns_the_actor_of_a_session(home: Home) -> None:
     assert await owner_of(home.store(), "first") == "ada"
     assert await owner_of(home.store(), "second") == "bob"
     assert await owner_of(home.store(), "third") is None
-    assert await owner_of(home.store(), "unknown") is None
+    assert await owner_of(home.store(), "unknown") is NOTHING
 
 
 @pytest.fixture

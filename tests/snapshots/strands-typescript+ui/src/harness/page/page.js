@@ -58,15 +58,19 @@ class Failure extends Error {
 
 /** The description of the agent: its model, its tools, and whether turns can be resumed. */
 let agent = {}
+let describing // the first request for it
 
 /** Whether the agent may still work on the turn. */
 function mayRun(type) {
   return ['network_error', 'events_lost'].includes(type) || type.startsWith('http_')
 }
 
-/** Whether the agent may have saved the turn, or may still save it. */
-function isUnknown(type) {
-  return ['store_unavailable', 'turn_lost'].includes(type) || mayRun(type)
+/** Whether the agent may have saved a failed turn, or may still save it. */
+function hasUnknownOutcome({ failure, isUnclear }) {
+  if (!failure) return false
+  // A later attempt may fail in another way, although an earlier attempt was saved.
+  const { type } = failure
+  return isUnclear || ['store_unavailable', 'turn_lost'].includes(type) || mayRun(type)
 }
 
 // Browser storage: sessions for all tabs, and data for a single tab -----------------------------
@@ -261,18 +265,19 @@ class Conversation {
     new ResizeObserver(() => scrollDown()).observe(this.log)
   }
 
-  /** Read the turns from the server, and follow a turn that is running. */
+  /** Read the turns from the server, and follow a turn that is running; `ready`: whether read. */
   load() {
-    this.ready = this.reload().catch((error) => {
+    const isRead = () => true
+    this.ready = this.reload().then(isRead, (error) => {
       this.fail(asFailure(error), 'The turns could not be read.', () => this.load())
+      return false
     })
     return this
   }
 
-  async reload() {
-    await described
+  async reload(before = this.stop) {
+    await described()
     const known = agent
-    const before = this.stop
     // In this order, a turn that ends in between is not missed.
     const stream = await openStream(this.session)
     const messages = await this.readTurns().catch((error) => {
@@ -281,14 +286,15 @@ class Conversation {
     })
     if (agent !== known) {
       stream?.stop.abort()
-      return this.reload() // the user has entered the token
+      return this.reload(before) // the user has entered the token
     }
     if (this.stop !== before) return stream?.stop.abort() // a turn has begun since
     if (stream) return this.resume(stream, messages)
     const { running } = this.stored ?? {}
-    if (Date.now() - running?.began < UNSEEN) {
+    // A clock that was set back makes the difference negative.
+    if (Math.abs(Date.now() - running?.began) < UNSEEN) {
       await new Promise((resolve) => setTimeout(resolve, 250))
-      return this.reload()
+      return this.reload(before)
     }
     this.show(messages)
     this.unmark()
@@ -350,6 +356,10 @@ class Conversation {
     } catch (error) {
       if (this.stop) this.note(`Not stopped: ${asFailure(error).message}`)
       return !this.stop
+    }
+    // The replica that runs the turn ends its events within two seconds.
+    for (let left = agent.resumes ? 25 : 0; left > 0 && this.stop === stop; left--) {
+      await new Promise((resolve) => setTimeout(resolve, 100))
     }
     stop.abort()
     return true
@@ -494,7 +504,7 @@ class Conversation {
     const { id, text, after, failure, replaces, how, isAnswer, answered, was } = unfinished
     const files = replaces ? filesOf.get(this.userMessages.get(replaces)) : this.sentFiles
     const isIncomplete = unfinished.hasFiles && !files?.length
-    const isUnclear = failure && isUnknown(failure.type)
+    const isUnclear = hasUnknownOutcome(unfinished)
     // Until a turn ends, the server has the state before it: the calls are still pending.
     const waits = isAnswer && messages.some(({ parts }) => parts.some(isOneOf(answered)))
     if (waits && isUnclear) {
@@ -521,8 +531,9 @@ class Conversation {
     const userMessage = this.addPrompt(text, files)
     const retry = async () => {
       if (!replaces) return this.takeTurn({ id, text }, userMessage)
-      if (isUnclear) await this.load().ready // the turn may be saved since
-      if (this.tabData.unfinished) this.replace({ id, text, replaces, how })
+      // The server would replace the turn twice if the first request was saved since.
+      const isRead = await this.load().ready
+      if (isRead && this.tabData.unfinished) this.replace({ id, text, replaces, how })
     }
     const notice = this.fail(
       failure ?? { type: 'interrupted', message: INTERRUPTED },
@@ -533,7 +544,7 @@ class Conversation {
         this.recompose({ id, text, replaces }, files)
       },
     )
-    if (isUnclear) this.askAgain(notice, messages)
+    if (isUnclear || failure?.type === 'stopped') this.askAgain(notice, messages)
   }
 
   /**
@@ -693,7 +704,9 @@ class Conversation {
     const after = (replaces ?? this.lastTurn + 1) - 1
     const was = replaces === this.lastTurn ? this.last.texts.join('') : undefined
     const files = filesOf.get(userMessage)
-    this.rememberUnfinished({ id, text, after, replaces, how, was }, files)
+    const { unfinished } = this.tabData
+    const isUnclear = unfinished?.id === id && hasUnknownOutcome(unfinished)
+    this.rememberUnfinished({ id, text, after, replaces, how, was, isUnclear }, files)
     const message = { id, role: 'user', parts: [{ type: 'text', text }, ...files] }
     const messageId = replaces && id
     const request = { messages: [message], messageId }
@@ -717,6 +730,7 @@ class Conversation {
   /** Return a function that sends a request and returns the events of its turn. */
   poster(request, { id, text, replaces, isAnswer }) {
     return async (signal) => {
+      await described()
       const turn = {
         id: this.session.id,
         trigger: 'submit-message',
@@ -806,9 +820,10 @@ class Conversation {
     consequence += ` ${ASKING}`
     // The page or the server does not know the outcome, so the page asks for it.
     const soon = { signal: AbortSignal.timeout(5000) }
-    const asks = isShort || type === 'stopped' || isUnknown(type)
-    const messages = asks ? await this.readTurns(soon).catch(() => null) : []
     let unfinished = { ...this.tabData.unfinished, failure: { type, message } }
+    const isUnclear = hasUnknownOutcome(unfinished)
+    const asks = isShort || type === 'stopped' || isUnclear
+    const messages = asks ? await this.readTurns(soon).catch(() => null) : []
     if (isConflict && prompt.replaces) {
       const { text, how } = prompt // edited text becomes a new prompt
       const after = messages?.at(-1)?.metadata.turn ?? this.lastTurn
@@ -816,7 +831,7 @@ class Conversation {
       unfinished = how ? { id: newId(), text, after, failure, hasFiles } : null
     }
     this.remember({ unfinished })
-    if (messages && !isUnknown(type)) consequence = UNCHANGED
+    if (messages && !isUnclear) consequence = UNCHANGED
     const hasMore = (read) => {
       const isKept = read.some(({ id }) => id === prompt.id)
       return isShort || isKept || read.at(-1)?.metadata.turn > this.lastTurn
@@ -845,7 +860,7 @@ class Conversation {
       this.recompose(prompt, filesOf.get(userMessage))
     }
     const notice = this.fail(failure, consequence, retry, isShort ? undefined : edit)
-    if (asks) this.askAgain(notice, messages, (read) => hasMore(read) || !isUnknown(type))
+    if (asks) this.askAgain(notice, messages, (read) => hasMore(read) || !isUnclear)
   }
 }
 
@@ -914,9 +929,11 @@ async function* awaitEnd(session, turnId, signal) {
       setTimeout(resolve, 3000)
       signal.onabort = reject
     })
-    const response = await call(session, streamOf(session), { signal })
-    await response.body?.cancel()
-    runningId = response.headers.get('X-Turn-Id')
+    // Without an answer, the page resumes the turn, or asks for its outcome.
+    const response = await call(session, streamOf(session), { signal }).catch(() => null)
+    signal.throwIfAborted()
+    await response?.body?.cancel()
+    runningId = response?.headers.get('X-Turn-Id')
   }
   yield { type: 'error', errorText: `events_lost: ${MISSED}` }
 }
@@ -927,7 +944,7 @@ function streamOf({ id }) {
 
 /** Remove the marks of turns that ended while this page was closed. */
 async function checkRunning() {
-  await described
+  await described()
   for (const session of readSessions()) {
     if (!session.running || conversations.has(session.id)) continue
     const stream = await openStream(session).catch(() => undefined)
@@ -944,6 +961,12 @@ async function checkRunning() {
 function authorization() {
   const token = read('sessionStorage', TOKEN)
   return token ? { 'X-API-Token': token } : {}
+}
+
+/** Wait for the description of the agent; ask for it again if the server did not answer. */
+async function described() {
+  await describing
+  if (!agent.tools) await describeAgent()
 }
 
 /** Show the agent's model and tools; ask for the token first if needed. */
@@ -1211,6 +1234,6 @@ find('menu').onclick = () => toggleSidebar(find('menu').ariaExpanded === 'false'
 window.onhashchange = selectSession
 window.onstorage = follow
 window.onresize = grow
-const described = describeAgent()
+describing = describeAgent()
 selectSession()
 checkRunning()
