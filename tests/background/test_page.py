@@ -61,6 +61,7 @@ def replicas(
     own = replace(with_own_agent(target, approval=True), answers=answers)
     agents = Agents(own, backing, tmp_path_factory.mktemp("approving"), provider, "valkey")
     home = agents.home()
+    provider.forget()  # another test may have the same prompts
     yield agents.fresh(home, UI=1), agents.fresh(home, UI=1)
     agents.stop()
 
