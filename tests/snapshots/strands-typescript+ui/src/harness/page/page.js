@@ -275,9 +275,11 @@ class Conversation {
     return this
   }
 
-  async reload(before = this.stop) {
+  /** `earlier` is what stopped the running turn when the first attempt began. */
+  async reload(earlier) {
     await described()
     const known = agent
+    const before = earlier === undefined ? this.stop : earlier
     // In this order, a turn that ends in between is not missed.
     const stream = await openStream(this.session)
     const messages = await this.readTurns().catch((error) => {
@@ -357,6 +359,7 @@ class Conversation {
       if (this.stop) this.note(`Not stopped: ${asFailure(error).message}`)
       return !this.stop
     }
+    stop.isAccepted = true
     // The replica that runs the turn ends its events within two seconds.
     for (let left = agent.resumes ? 25 : 0; left > 0 && this.stop === stop; left--) {
       await new Promise((resolve) => setTimeout(resolve, 100))
@@ -760,7 +763,8 @@ class Conversation {
       this.commit(userMessage, reply, prompt)
     } catch (error) {
       let isRead = false
-      const failure = stop.signal.aborted ? new Failure('stopped', '') : asFailure(error)
+      const isStopped = stop.signal.aborted || stop.isAccepted
+      const failure = isStopped ? new Failure('stopped', '') : asFailure(error)
       if (agent.resumes && mayRun(failure.type)) {
         const { type, message } = failure
         this.remember({ unfinished: { ...this.tabData.unfinished, failure: { type, message } } })
