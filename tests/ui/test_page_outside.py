@@ -4,6 +4,7 @@
 
 import json
 import threading
+from collections.abc import Callable
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from typing import Any, cast
 import pytest
 from playwright.sync_api import APIResponse, Browser, Route, expect
 
+from tests.conformance.client import Exchange
 from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet, Server
 from tests.conformance.steps import HANG, Hold
@@ -63,20 +65,26 @@ def answer_as_gateway(route: Route) -> None:
     route.fulfill(status=504, content_type="text/html", body="<h1>504 Gateway Time-out</h1>")
 
 
-@pytest.mark.page_only
-def test_a_turn_that_a_gateway_gave_up_is_unknown_until_the_server_says_so(
-    visitor: Visitor, server: Server, provider: Provider
-) -> None:
-    """The server goes on after the gateway has answered."""
-    gate, passed = threading.Event(), []
-    prompt = unique("slow")
-    provider.script(prompt, ["Late ", Hold(gate), "but kept."])
+def gives_up(server: Server, passed: list[Exchange]) -> Callable[[Route], None]:
+    """A gateway that answers before the server, which goes on while `passed` is kept."""
 
     def give_up(route: Route) -> None:
         passed.append(server.send(json.loads(route.request.post_data or ""), path="/api/chat"))
         answer_as_gateway(route)
 
-    visitor.page.route("**/api/chat", give_up)
+    return give_up
+
+
+@pytest.mark.page_only
+def test_a_turn_that_a_gateway_gave_up_is_unknown_until_the_server_says_so(
+    visitor: Visitor, server: Server, provider: Provider
+) -> None:
+    """The server goes on after the gateway has answered."""
+    gate, passed = threading.Event(), list[Exchange]()
+    prompt = unique("slow")
+    provider.script(prompt, ["Late ", Hold(gate), "but kept."])
+
+    visitor.page.route("**/api/chat", gives_up(server, passed))
     visitor.type(prompt)
     visitor.sees("This turn may or may not have been saved. Try again")
     visitor.sees("The page keeps asking the server")
@@ -122,17 +130,13 @@ def test_a_retry_without_an_answer_is_unknown_until_the_server_says_so(
     visitor: Visitor, server: Server, provider: Provider
 ) -> None:
     """While it runs, the server has the turn that it replaces."""
-    gate, passed = threading.Event(), []
+    gate, passed = threading.Event(), list[Exchange]()
     prompt = unique("again")
     provider.script(prompt, ["First."], ["Late ", Hold(gate), "but kept."])
 
-    def give_up(route: Route) -> None:
-        passed.append(server.send(json.loads(route.request.post_data or ""), path="/api/chat"))
-        answer_as_gateway(route)
-
     visitor.page.clock.install()
     talk(visitor, prompt)
-    visitor.page.route("**/api/chat", give_up)
+    visitor.page.route("**/api/chat", gives_up(server, passed))
     visitor.page.get_by_role("button", name="Retry").click()
     visitor.sees("This turn may or may not have been saved.")
     hear(visitor)
@@ -245,13 +249,9 @@ def test_an_edit_is_tried_again_only_after_a_look_at_the_session(
 def test_a_refused_second_attempt_leaves_the_first_unknown(
     visitor: Visitor, server: Server, provider: Provider
 ) -> None:
-    gate, passed = threading.Event(), []
+    gate, passed = threading.Event(), list[Exchange]()
     prompt = unique("twice")
     provider.script(prompt, ["Late ", Hold(gate), "but kept."])
-
-    def give_up(route: Route) -> None:
-        passed.append(server.send(json.loads(route.request.post_data or ""), path="/api/chat"))
-        answer_as_gateway(route)
 
     error = {"type": "draining", "message": "This agent is shutting down; retry later."}
     visitor.page.clock.install()
@@ -259,7 +259,7 @@ def test_a_refused_second_attempt_leaves_the_first_unknown(
     visitor.page.route(
         "**/api/chat", lambda route: route.fulfill(status=503, json={"error": error}), times=2
     )
-    visitor.page.route("**/api/chat", give_up, times=1)
+    visitor.page.route("**/api/chat", gives_up(server, passed), times=1)
     visitor.type(prompt)
     visitor.sees("This turn may or may not have been saved.")
     visitor.try_again()

@@ -11,7 +11,7 @@ from ..log import describe
 from .base import Memory, MemoryCollection, MemoryUnavailable
 from .local import LocalMemory
 from .long_term import LongTermMemory
-from .namespaces import PLACEHOLDER, ROOT, STRATEGY, Namespace, Who, resolve
+from .namespaces import PLACEHOLDER, ROOT, STRATEGY, Namespace, Who, normalised, resolve
 
 NO_STORE = "no session store was searched: sessions are in process memory"
 LATER = "running turns and turns in the queue are recorded later: run this again after they finish"
@@ -150,7 +150,7 @@ class Erasure:
         """Return the sorted paths of records that contain the actor's id."""
         found = set[str]()
         async for entries in memory.entries(ROOT):
-            paths = [f"/{path.strip('/')}/" for _, places in entries for path in places]
+            paths = [normalised(path) for _, places in entries for path in places]
             found.update(path for path in paths if self.report.actor in path)
         return sorted(found)
 

@@ -32,11 +32,16 @@ class Namespace:
 
     def holds(self, path: str) -> bool:
         """Whether a record at `path` is in the namespace."""
-        path = f"/{path.strip('/')}/"
+        path = normalised(path)
         return path.startswith(self.path) if self.is_subtree else path == self.path
 
 
 ROOT = Namespace("/", is_subtree=True)
+
+
+def normalised(path: str) -> str:
+    """Return a path with one slash at each end."""
+    return f"/{path.strip('/')}/"
 
 
 def resolve(template: str, identity: Who) -> Namespace:
@@ -72,7 +77,7 @@ def resolve(template: str, identity: Who) -> Namespace:
         raise ValueError(f"{template}: {rest[0]} is an unknown placeholder")
     if not path.strip("/"):
         raise ValueError(f"{template}: the namespace is empty")
-    return Namespace(f"/{path.strip('/')}/", is_subtree)
+    return Namespace(normalised(path), is_subtree)
 
 
 def event_session(session_id: str) -> str:
