@@ -144,6 +144,7 @@ def test_a_retry_without_an_answer_is_unknown_until_the_server_says_so(
     gate.set()
     provider.wait("the turn", lambda: "Late but kept." in visitor.kept(server))
     hasten(visitor)
+    visitor.sees("Late but kept.")
     visitor.committed(1)
     expect(visitor.page.locator(".failure, .notice")).to_have_count(0)
     assert said(visitor.page) == [prompt, "Late but kept."]
@@ -206,6 +207,7 @@ def test_a_turn_whose_save_is_late_is_unknown_until_the_server_says_so(
         visitor.try_again()
     else:
         hasten(visitor)
+    visitor.sees(f"You said: {prompt}")
     expected = echoed(*(["Before."] if how == "new" else []), prompt)
     visitor.committed(len(expected) // 2)
     expect(visitor.page.locator(".failure, .notice")).to_have_count(0)
@@ -239,6 +241,7 @@ def test_an_edit_is_tried_again_only_after_a_look_at_the_session(
     visitor.try_again()
     visitor.sees("The turns could not be read.")
     visitor.page.locator(".failure", has_text="could not be read").get_by_text("Try again").click()
+    visitor.sees(f"You said: {prompt}")
     visitor.committed(1)
     expect(visitor.page.locator(".failure, .notice")).to_have_count(0)
     assert said(visitor.page) == echoed(prompt) == visitor.kept(server)
