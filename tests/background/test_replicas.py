@@ -244,6 +244,7 @@ def test_a_page_resumes_at_another_replica(
     wait_for("the end", lambda: two.server.get(f"/api/chat/{page.id}/stream").status == 204)
 
 
+@pytest.mark.full
 def test_readers_learn_that_the_replica_was_killed_and_the_session_is_unchanged(
     agents: Agents, two: Replica, provider: Provider, gate: threading.Event
 ) -> None:

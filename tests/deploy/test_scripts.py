@@ -284,8 +284,8 @@ def _steady(words: list[str]) -> list[str]:
     return [it.replace(quote(RUNTIME, safe=""), "ARN").replace(RUNTIME, "ARN") for it in kept]
 
 
+@pytest.mark.full
 @needs_zip
-@pytest.mark.slow
 def test_a_rollback_goes_back_one_artifact_each_time(account: Account, tmp_path: Path) -> None:
     project = Project("bedrock", account, tmp_path)
     assert "There is no stack" in refused(project.run("rollback"), "rollback")

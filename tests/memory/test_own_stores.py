@@ -163,6 +163,7 @@ def test_forget_erases_from_stores_that_can_and_names_the_others(
     assert "store manual was not searched: it records no turns" in report["notes"]
 
 
+@pytest.mark.full
 @pytest.mark.usual("strands-python-valkey", "strands-typescript-valkey")
 @pytest.mark.only("strands-python", "strands-typescript")
 def test_a_turn_that_waits_does_not_reach_the_stores_of_a_forgotten_actor(

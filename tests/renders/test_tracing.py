@@ -546,6 +546,7 @@ def test_exported_content_names_files_without_their_bytes(
         assert re.search(form, prompts), prompts
 
 
+@pytest.mark.full
 def test_turns_go_on_while_the_endpoint_is_down(
     start: Any, target: Target, provider: Provider
 ) -> None:

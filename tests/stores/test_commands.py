@@ -125,6 +125,7 @@ def test_a_session_of_a_long_actor_is_shown_with_its_time_and_size(
     assert shown.stdout.splitlines()[0] == f"session {ada.session}: {line}", shown
 
 
+@pytest.mark.full
 @pytest.mark.one_each
 def test_a_session_that_was_quarantined_is_shown(chat: Chat, one: Replica) -> None:
     store = one.home.store

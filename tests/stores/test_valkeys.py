@@ -84,6 +84,7 @@ def test_a_cluster(agents: Agents, provider: Provider, cluster: Address) -> None
         assert client.hexists(key, "latest")
 
 
+@pytest.mark.full
 @pytest.mark.spread
 def test_a_save_to_a_cluster_whose_reply_was_lost_is_looked_up(
     agents: Agents, provider: Provider, tmp_path: Path
