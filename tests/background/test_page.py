@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
+from playwright.sync_api import Browser, FilePayload, Page, Route, expect, sync_playwright
 
 from tests.background.test_use_chat import has_only_an_id
 from tests.conformance.provider import Provider
@@ -203,20 +203,81 @@ def test_a_turn_that_is_saved_before_its_replica_stops_it_is_shown(visitor: Visi
     assert shown(visitor.page) == ["Stop soon.", "It begins and ends."]
 
 
-def test_an_edit_that_is_saved_after_it_was_stopped_is_shown(visitor: Visitor) -> None:
-    visitor.say("Begin.", ["Yes."])
-    visitor.committed(1)
-    gate = threading.Event()
-    visitor.provider.script("Stop late.", ["It begins", Hold(gate), " and ends."])
-    change(visitor.page, "Stop late.")
+@pytest.mark.parametrize("is_edit", [True, False], ids=["edit", "new"])
+def test_a_turn_that_is_saved_after_it_was_stopped_is_shown(
+    visitor: Visitor, is_edit: bool
+) -> None:
+    visitor.provider.script(
+        "Stop late.", ["It begins", Hold(gate := threading.Event()), " and ends."]
+    )
+    if is_edit:
+        visitor.say("Begin.", ["Yes."])
+        visitor.committed(1)
+        change(visitor.page, "Stop late.")
+    else:
+        visitor.type("Stop late.")
     visitor.sees("It begins")
     visitor.page.route("**/stream", accept)
     visitor.page.get_by_role("button", name="Stop").click()
-    visitor.failed("Stopped")
+    visitor.sees("Stopped")
+    visitor.sees("This turn may or may not have been saved.")
+    expect(visitor.page.get_by_text("this session is unchanged")).to_have_count(0)
     gate.set()
     visitor.committed(1)
     expect(visitor.page.locator(".failure")).to_have_count(0)
     assert shown(visitor.page) == ["Stop late.", "It begins and ends."]
+
+
+# Each POST gets a stream to which the test adds events.
+FEED = """window.fetch = ((fetch) => (url, options) => {
+    if (options?.method !== 'POST') return fetch(url, options)
+    const body = new ReadableStream({ start: (stream) => (window.stream = stream) })
+    return Promise.resolve(new Response(body.pipeThrough(new TextEncoderStream())))
+})(window.fetch)"""
+
+
+def test_a_stopped_turn_whose_save_fails_may_be_saved(visitor: Visitor) -> None:
+    def feed(type: str, **part: str) -> None:
+        data = json.dumps({"type": type, **part})
+        visitor.page.evaluate("(data) => stream.enqueue(`data: ${data}\n\n`)", data)
+
+    visitor.page.evaluate(FEED)
+    visitor.type("Stop while it is saved.")
+    visitor.page.wait_for_function("window.stream")
+    feed("start", messageId="fed")
+    feed("text-start", id="text")
+    feed("text-delta", id="text", delta="It is all there.")
+    visitor.sees("It is all there.")
+    visitor.page.route("**/stream", accept)
+    with visitor.page.expect_response("**/stream"):
+        visitor.page.get_by_role("button", name="Stop").click()
+    feed("error", errorText="store_unavailable: The store is down; retry later.")
+    visitor.page.evaluate("stream.close()")
+    visitor.sees("store_unavailable")
+    visitor.sees("This turn may or may not have been saved.")
+    expect(visitor.page.get_by_text("this session is unchanged")).to_have_count(0)
+
+
+def test_a_stop_during_the_upload_runs_nothing(visitor: Visitor) -> None:
+    network = visitor.context.new_cdp_session(visitor.page)
+    network.send("Network.enable")
+
+    def limit(bytes_per_second: int) -> None:
+        rates = {"downloadThroughput": -1, "uploadThroughput": bytes_per_second}
+        network.send("Network.emulateNetworkConditions", {"offline": False, "latency": 0, **rates})
+
+    limit(200_000)
+    text = FilePayload(name="long.txt", mimeType="text/plain", buffer=b"x" * 200_000)
+    visitor.page.locator("#picker").set_input_files(text)
+    visitor.page.locator("#attachments bdi").wait_for()
+    with visitor.page.expect_request("**/api/chat"):
+        visitor.type("Read this.")
+    visitor.page.get_by_role("button", name="Stop").click()
+    visitor.failed("Stopped")
+    limit(-1)
+    visitor.say("Another.", ["Yes."])
+    visitor.committed(1)
+    assert visitor.provider.calls_for("Read this.") == []
 
 
 def test_a_page_without_the_agents_description_stops_a_turn(visitor: Visitor) -> None:

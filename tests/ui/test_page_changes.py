@@ -278,6 +278,24 @@ def test_a_pending_approval_survives_a_reload_and_shows_in_another_tab(waiting: 
     assert said(waiting.page)[0] == prompt
 
 
+def test_an_approved_turn_that_is_saved_after_its_stop_is_shown(waiting: Waiting) -> None:
+    number, sent = order(), list[object]()
+    waiting.page.clock.install()
+    waiting.ask(number)
+    approve = waiting.page.get_by_role("button", name="Approve delete_order")
+    waiting.page.route("**/api/chat", lambda it: sent.append(it.request.post_data_json))
+    with waiting.page.expect_request("**/api/chat"):
+        approve.click()
+    waiting.page.get_by_role("button", name="Stop").click()
+    waiting.visitor.sees("Stopped")
+    expect(approve).to_have_count(1)
+    waiting.server.send(sent[0], path="/api/chat").reply()
+    hasten(waiting.visitor)
+    waiting.visitor.committed(1)
+    expect(approve).to_have_count(0)
+    assert waiting.ran(number) == 1
+
+
 def test_another_message_drops_a_pending_approval(waiting: Waiting) -> None:
     number = order()
     waiting.ask(number)

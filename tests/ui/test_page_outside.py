@@ -249,6 +249,89 @@ def test_an_edit_is_tried_again_only_after_a_look_at_the_session(
 
 
 @pytest.mark.page_only
+@pytest.mark.parametrize("is_last", [True, False], ids=["last", "followed"])
+def test_an_edit_with_the_same_reply_never_runs_twice(
+    visitor: Visitor, server: Server, provider: Provider, is_last: bool
+) -> None:
+    def lose(route: Route) -> None:
+        sent.append(json.loads(route.request.post_data or ""))
+        fail(route, "store_unavailable")
+
+    sent: list[dict[str, Any]] = []
+    mails = [unique("Mail Ann"), unique("Mail Bob")]
+    for mail in mails:
+        provider.script(mail, ["Done."])
+    visitor.page.clock.install()
+    talk(visitor, mails[0])
+    visitor.page.route("**/api/chat", lose, times=1)
+    edit(visitor.page, 0, mails[1])
+    visitor.sees("This turn may or may not have been saved.")
+    server.send(sent[0], path="/api/chat").reply()
+    expected = [mails[1], "Done."]
+    if not is_last:
+        next = {"id": "next", "role": "user", "parts": [{"type": "text", "text": "Next."}]}
+        server.send({"id": visitor.session, "messages": [next]}, path="/api/chat").reply()
+        expected += echoed("Next.")
+    visitor.try_again()
+    visitor.sees(expected[-1])
+    expect(visitor.page.locator(".user p").first).to_have_text(mails[1])
+    expect(visitor.page.locator(".failure, .notice")).to_have_count(0)
+    assert said(visitor.page) == expected == visitor.kept(server)
+    assert len(provider.calls_for(mails[1])) == 1
+
+
+@pytest.mark.page_only
+def test_a_later_turn_with_the_same_text_is_not_taken_for_a_retry(
+    visitor: Visitor, provider: Provider
+) -> None:
+    prompt = unique("Go on")
+    talk(visitor, prompt, prompt, prompt)
+    visitor.page.route("**/api/chat", answer_as_gateway, times=1)
+    visitor.page.get_by_role("button", name="Retry").first.click()
+    visitor.sees("This turn may or may not have been saved.")
+    visitor.try_again()
+    visitor.sees("Tried again: 2 later turns were removed.")
+    assert said(visitor.page) == echoed(prompt)
+    assert len(provider.calls_for(prompt)) == 4
+
+
+@pytest.mark.page_only
+def test_a_reload_during_the_second_attempt_leaves_the_first_unknown(visitor: Visitor) -> None:
+    held: list[Route] = []
+    error = {"type": "draining", "message": "This agent is shutting down; retry later."}
+    routes = [
+        lambda route: route.fulfill(status=503, json={"error": error}),
+        lambda route: held.append(route),
+        answer_as_gateway,
+    ]
+    for handle in routes:  # the last one is first
+        visitor.page.route("**/api/chat", handle, times=1)
+    visitor.type(unique("thrice"))
+    visitor.sees("This turn may or may not have been saved.")
+    with visitor.page.expect_request("**/api/chat"):
+        visitor.try_again()
+    visitor.page.reload()
+    visitor.sees("The page was reloaded before this turn ended.")
+    visitor.sees("This turn may or may not have been saved.")
+    visitor.try_again()
+    visitor.sees("draining")
+    visitor.sees("This turn may or may not have been saved.")
+    expect(visitor.page.get_by_text("this session is unchanged")).to_have_count(0)
+
+
+@pytest.mark.page_only
+def test_a_turn_stops_before_the_agent_is_described(visitor: Visitor, provider: Provider) -> None:
+    held: list[Route] = []
+    prompt = unique("never sent")
+    visitor.page.route("**/agent.json", lambda route: held.append(route))
+    visitor.page.reload()
+    visitor.type(prompt)
+    visitor.page.get_by_role("button", name="Stop").click()
+    visitor.failed("Stopped")
+    assert provider.calls_for(prompt) == []
+
+
+@pytest.mark.page_only
 def test_a_refused_second_attempt_leaves_the_first_unknown(
     visitor: Visitor, server: Server, provider: Provider
 ) -> None:
