@@ -222,25 +222,27 @@ def test_forget_finds_records_of_deleted_strategies_and_earlier_templates(
     templates = ["/users/{actorId}", "/of/{tenant}/{actorId}", "/pairs/{actorId}-{sessionId}"]
     templates += ["/team/{actorId}", f"/team/{who}/all"]
     strategies = [f"semantic:{template}" for template in templates]
-    # Of the actor x of this strategy, the namespace has the name of `who`.
+    # Of the actor x of this strategy, the namespace is the default namespace of `who`.
     strategies.append(f"semantic:/strategies/{{memoryStrategyId}}/actors/{who[:-1]}{{actorId}}")
     memory = service.add_memory(who.replace("-", "_"), *strategies, keys=("tenant",))
     described = service.service.memories[memory].description["strategies"]
     live = f"/strategies/{described[-1]['strategyId']}/actors"
     own = [f"/users/{who}", f"{old}/actors/{who}", f"{old}/actors/{who}/sessions/s-1"]
-    own += [f"{live}/{who[:-1]}{who}", f"/facts/old-0123456789/of-{who}"]
+    own.append(f"/facts/old-0123456789/of-{who}")
     unknown = [f"/of/acme/{who}", f"/pairs/{who}-1/{who}", f"/people/{who}"]
     unknown += [f"{old}/actors/{who}2/sessions/{who}", f"/team/{who}/earlier"]
     unknown += [f"{old}/actors/of-{who}"]  # perhaps in the default namespace
+    unknown += [f"{live}/{who[:-1]}{who}", f"{live}/{who}"]  # perhaps from before an UpdateMemory
+    unknown += [f"/pairs/{who}-01890000-aaaa", f"/pairs/{who}-2-s1"]  # perhaps of {who}-2
     others = [f"{old}/actors/{who}2", f"{old}/actors/{who[:-1]}", f"/people/{who}2", "/people"]
-    others += [f"{live}/{who}", f"/facts/old-0123456789/of-{who}2"]
+    others += [f"/facts/old-0123456789/of-{who}2", f"/pairs/{who}2-s1", f"/pairs/of-{who}-s1"]
     for path in (*own, *unknown, *others):
         service.remember(memory, path, path)
     declared = ["/users/{actorId}", "/facts/{memoryStrategyId}/of-{actorId}"]
     declared += ["/strategies/{memoryStrategyId}/actors/of-{actorId}"]
     files.declare(collection("notes", "user", dict.fromkeys(declared, (3, 0.4))))
     more = {**service.environment(), "SECRETS_AGENTCORE_NOTES": memory}
-    for erased in (5, 0):
+    for erased in (4, 0):
         result = files.run("forget", "--actor", who, "--json", **more)
         report = json.loads(result.stdout)
         assert (result.returncode, report["records"]) == (1, erased), result

@@ -245,11 +245,11 @@ export function erasureScope(
 ): Scope {
   const [missing, shared]: [string[], string[]] = [[], []]
   const namespaces = new Map<string, Namespace>()
-  // Records of deleted strategies are found by their paths.
-  const known = [...new Set(templateList)].filter((template) => !template.includes(STRATEGY))
-  const templates = identity.actor.includes('/') ? [] : known
+  const templates = identity.actor.includes('/') ? [] : [...new Set(templateList)]
   if (identity.actor.includes('/')) shared.push('an actor id with a / has no records')
   for (const template of templates) {
+    // Records of deleted strategies are found by their paths.
+    if (template.includes(STRATEGY)) continue
     const part = actorsPart(template)
     if (!part) {
       shared.push(`records in ${template} are shared by all users`)
@@ -285,15 +285,13 @@ export function erasureScope(
  * Return the actor's part of a path, or the reason why its records remain.
  *
  * Return null for a path of others. Every template that matches the start of the path must mean
- * this actor. A template of deleted strategies counts only if no other template matches.
+ * this actor, including the default template: a strategy may have used it earlier.
  */
-function actorsPlace(path: string, all: readonly string[], identity: Who) {
+function actorsPlace(path: string, templates: readonly string[], identity: Who) {
   const { actor, projectId } = identity
-  const current = all.filter((template) => !template.includes(STRATEGY))
-  const templates = current.some((template) => matchOf(template, path)) ? current : all
   const mayBeOther = (namespace: Namespace) =>
     templates.some((template) => mayBeOfOthers(namespace, template, actor))
-  const matches = templates.flatMap((template) => matchOf(template, path) ?? [])
+  const matches = templates.flatMap((template) => matchOf(template, path, actor) ?? [])
   if (!matches.some(({ actorId }) => actorId === actor)) {
     const isNamed = path.split('/').includes(actor)
     if (!isNamed || mayBeOther(new Namespace(path))) return null
@@ -307,10 +305,11 @@ function actorsPlace(path: string, all: readonly string[], identity: Who) {
   return place
 }
 
-/** Match the start of a path with the actor's part of a template. */
-function matchOf(template: string, path: string) {
+/** Match the start of a path with the actor's part of a template; prefer this actor. */
+function matchOf(template: string, path: string, actor: string) {
   const part = actorsPart(template).replace(/\*$/, '')
-  const match = part ? new RegExp(`^${patternOf(part)}`).exec(path) : null
+  const own = isMixed(part) ? new RegExp(`^${patternOf(part, escaped(actor))}`).exec(path) : null
+  const match = own ?? (part ? new RegExp(`^${patternOf(part)}`).exec(path) : null)
   if (!match) return null
   const { actorId, projectId: project } = match.groups!
   return { start: match[0], actorId, project, isCertain: part.split('/').every(isClear) }
@@ -320,6 +319,11 @@ function isClear(segment: string): boolean {
   const names = segment.match(/\{\w+\}/g) ?? []
   // Two ids in a segment have no clear border.
   return names.length < 2 && names.every((name) => KNOWN.includes(name))
+}
+
+/** Whether a segment has {actorId} and another placeholder. */
+function isMixed(template: string): boolean {
+  return template.split('/').some((it) => it.includes('{actorId}') && !isClear(it))
 }
 
 /** Return the template cut after the segment with {actorId}, with /*; or ''. */
@@ -334,16 +338,21 @@ function mayBeOfOthers(namespace: Namespace, template: string, actor: string): b
   const segments = segmentsOf(namespace.path)
   const prefix = segmentsOf(template).slice(0, segments.length).join('/')
   const match = new RegExp(`^${patternOf(prefix)}$`).exec(segments.join('/'))
-  return match !== null && match.groups?.actorId !== actor
+  return match !== null && (match.groups?.actorId !== actor || isMixed(prefix))
 }
 
 /** Return the pattern of a template's paths, with the groups `actorId` and `projectId`. */
-function patternOf(template: string): string {
+function patternOf(template: string, actor = '[^/]+'): string {
   let pattern = ''
   for (const [index, part] of template.split(PLACEHOLDER).entries()) {
-    if (index % 2 === 0) pattern += part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
-    else if (part !== 'actorId' && part !== 'projectId') pattern += '[^/]+'
-    else pattern += pattern.includes(`<${part}>`) ? `\\k<${part}>` : `(?<${part}>[^/]+)`
+    const value = part === 'actorId' ? actor : '[^/]+'
+    if (index % 2 === 0) pattern += escaped(part)
+    else if (part !== 'actorId' && part !== 'projectId') pattern += value
+    else pattern += pattern.includes(`<${part}>`) ? `\\k<${part}>` : `(?<${part}>${value})`
   }
   return pattern
+}
+
+function escaped(text: string): string {
+  return text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
 }

@@ -260,12 +260,13 @@ def erasure_scope(templates: Iterable[str], identity: Who, sessions: list[str]) 
     `sessions` are the actor's sessions, for templates with {sessionId}.
     """
     scope = Scope()
-    # Records of deleted strategies are found by their paths.
-    templates = [it for it in dict.fromkeys(templates) if STRATEGY not in it]
+    templates = [*dict.fromkeys(templates)]
     if "/" in identity.actor:
         scope.shared.append("an actor id with a / has no records")
         return scope
     for template in templates:
+        if STRATEGY in template:
+            continue  # records of deleted strategies are found by their paths
         part = _actors_part(template)
         if not part:
             scope.shared.append(f"records in {template} are shared by all users")
@@ -294,13 +295,10 @@ def _actors_place(path: str, templates: list[str], identity: Who) -> Namespace |
     """Return the actor's part of a path, or the reason why its records remain.
 
     Return None for a path of others. Every template that matches the start of the path must mean
-    this actor. A template of deleted strategies counts only if no other template matches.
+    this actor, including the default template: a strategy may have used it earlier.
     """
     actor = identity.actor
-    current = [template for template in templates if STRATEGY not in template]
-    if any(_match(template, path) for template in current):
-        templates = current
-    matches = {it: match for it in templates if (match := _match(it, path))}
+    matches = {it: match for it in templates if (match := _match(it, path, actor))}
     if not any(match["actorId"] == actor for match in matches.values()):
         is_named = actor in path.split("/")
         if not is_named or any(_may_be_of_others(Namespace(path), it, actor) for it in templates):
@@ -318,10 +316,16 @@ def _actors_place(path: str, templates: list[str], identity: Who) -> Namespace |
     return place
 
 
-def _match(template: str, path: str) -> re.Match[str] | None:
-    """Match the start of a path with the actor's part of a template."""
+def _match(template: str, path: str, actor: str) -> re.Match[str] | None:
+    """Match the start of a path with the actor's part of a template; prefer this actor."""
     part = _actors_part(template).removesuffix("*")
-    return re.match(_pattern(part), path) if part else None
+    own = re.match(_pattern(part, re.escape(actor)), path) if _is_mixed(part) else None
+    return own or (re.match(_pattern(part), path) if part else None)
+
+
+def _is_mixed(template: str) -> bool:
+    """Whether a segment has {actorId} and another placeholder."""
+    return any("{actorId}" in it and not _is_clear(it) for it in template.split("/"))
 
 
 def _is_clear(segment: str) -> bool:
@@ -339,19 +343,21 @@ def _actors_part(template: str) -> str:
 
 def _may_be_of_others(namespace: Namespace, template: str, actor: str) -> bool:
     """Whether the template of another actor can resolve to a path in the namespace."""
-    prefix = template.strip("/").split("/")[: namespace.path.count("/") - 1]
-    match = re.fullmatch(_pattern("/".join(prefix)), namespace.path.strip("/"))
-    return match is not None and match.groupdict().get("actorId") != actor
+    segments = template.strip("/").split("/")[: namespace.path.count("/") - 1]
+    prefix = "/".join(segments)
+    match = re.fullmatch(_pattern(prefix), namespace.path.strip("/"))
+    return match is not None and (match.groupdict().get("actorId") != actor or _is_mixed(prefix))
 
 
-def _pattern(template: str) -> str:
+def _pattern(template: str, actor: str = "[^/]+") -> str:
     """Return the pattern of a template's paths, with the groups `actorId` and `projectId`."""
+    values = {"actorId": actor, "projectId": "[^/]+"}
     pattern = ""
     for index, part in enumerate(PLACEHOLDER.split(template)):
         if index % 2 == 0:
             pattern += re.escape(part)
-        elif part not in ("actorId", "projectId"):
+        elif part not in values:
             pattern += "[^/]+"
         else:
-            pattern += f"(?P={part})" if f"<{part}>" in pattern else f"(?P<{part}>[^/]+)"
+            pattern += f"(?P={part})" if f"<{part}>" in pattern else f"(?P<{part}>{values[part]})"
     return pattern
