@@ -170,7 +170,7 @@ export class S3Store implements DurableStore {
     await this.run(deleteRest)
     // After the rest, so that a retry of a failed end finds the session.
     await this.run((bucket) => bucket.delete([folder + LATEST]))
-    // Delete what a running turn saved; keep a snapshot that another replica saved since.
+    // Again, for the data of running turns; keep a snapshot that another replica saved since.
     await this.run(deleteRest)
   }
 

@@ -207,7 +207,7 @@ class S3Store:
         await self.run(rest)
         # After the rest, so that a retry of a failed end finds the session.
         await self.run(partial(Bucket.delete, key=folder + LATEST))
-        # Delete what a running turn saved; keep a snapshot that another replica saved since.
+        # Again, for the data of running turns; keep a snapshot that another replica saved since.
         await self.run(rest)
 
     def leftovers(self) -> list[Stock]:
