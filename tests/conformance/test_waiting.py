@@ -128,6 +128,7 @@ def test_the_model_is_told_that_a_call_is_denied_and_why(chat: Chat, reason: str
     *before, (role, result) = chat.history(chat.calls(ASKED)[-1])
     assert (before, role) == ([("user", ASKED), call], "result")
     told = reason or "no reason given"
+    told = f"Denied by a person: {told}"
     assert told in result or json.dumps(told, ensure_ascii=False)[1:-1] in result
     assert chat.recalled() == [*before, (role, result), ("assistant", "Then not.")]
 

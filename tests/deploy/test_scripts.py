@@ -1,5 +1,6 @@
 """The scripts of deploy/ for AgentCore: one command, from a commit to an agent, and back."""
 
+import re
 import shlex
 import shutil
 import subprocess
@@ -383,6 +384,8 @@ def test_a_failed_first_deployment_passes_its_parameters_on(
     ran = project.up("Model=two")
     assert ran.code == 0, ran
     assert "\nSubnets=subnet-1, subnet-2\n" in ran.output
+    # They name the code of the failed deployment.
+    assert not re.search(r"^(CodeBucket|CodeKey|Image)=", ran.output, re.MULTILINE)
     wanted = {**given, "Model": "two", **project.key(commit)}
     assert account.contents["stack"].items() >= wanted.items()
 

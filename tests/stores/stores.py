@@ -408,6 +408,17 @@ class CustomStore(Store):
         with closing(sqlite3.connect(self.backing.endpoint_data)) as data_base, data_base:
             assert data_base.execute(change, row).rowcount == 1
 
+    def file_rows(self, session: str) -> list[tuple[Any, ...]]:
+        """The rows of the files of a session, for `insert`."""
+        rows = "SELECT * FROM kept WHERE sid = ? AND scope LIKE '%.file-%'"
+        with closing(sqlite3.connect(self.backing.endpoint_data)) as data:
+            return data.execute(rows, (session,)).fetchall()
+
+    def insert(self, rows: list[tuple[Any, ...]]) -> None:
+        marks = ", ".join("?" * len(rows[0]))
+        with closing(sqlite3.connect(self.backing.endpoint_data)) as data, data:
+            data.executemany(f"INSERT INTO kept VALUES ({marks})", rows)
+
     def _rows(self, session: str, suffix: str = "") -> dict[str, bytes]:
         rows = "SELECT id, json FROM kept WHERE sid = ? AND scope = ? ORDER BY id"
         with closing(sqlite3.connect(self.backing.endpoint_data)) as data:

@@ -12,14 +12,15 @@ from functools import partial
 
 import pytest
 
-from tests.conformance.chat import Chat
+from tests.conformance.chat import Chat, assert_failed
 from tests.conformance.client import JSON, Reply
 from tests.conformance.provider import Provider
 from tests.conformance.steps import Hold
 from tests.stores.agents import HASTY, Agents, Replica, on
 from tests.stores.conftest import FULL
 from tests.stores.servers import wait_for
-from tests.stores.stores import S3Store, Store
+from tests.stores.stores import CustomStore, S3Store, Store
+from tests.stores.test_faults import DOWN
 from tests.support.files import Sample, sent
 
 LOST = "[A file that the session store has lost]"
@@ -281,6 +282,59 @@ def test_an_end_deletes_old_files_of_a_turn_that_was_not_saved(chat: Chat, one: 
     make_old(store, chat.session)
     assert chat.end().status == 200
     assert store.files(chat.session) == {}
+
+
+@pytest.mark.spread
+@pytest.mark.stores("s3")
+@pytest.mark.parametrize("reply", [b"<ListBucketResult", b"<DeleteResult"])
+def test_an_end_that_failed_can_be_repeated_at_any_replica(
+    agents: Agents, provider: Provider, reply: bytes
+) -> None:
+    home = agents.home()
+    one = agents.fresh(home)
+    chat = Chat(one.server, provider, actor="ada")
+    assert say(chat, "One.", A).turn == 1
+    one.proxy.spoil(reply, "cut", 9)
+    assert_failed(chat.end(), *DOWN, chat.session)
+    two = agents.fresh(home).server
+    eve = Chat(two, provider, chat.session, actor="eve")
+    assert_failed(eve.end(), 403, "session_forbidden", chat.session)
+    assert on(two, chat).end().json == {"session_id": chat.session, "ended": True}
+    assert chat.session not in home.store.everything()
+
+
+@pytest.mark.spread
+@pytest.mark.stores("custom-rest", "custom-lambda")
+def test_an_end_is_sent_again_if_an_endpoint_has_done_a_part_of_it(
+    one: Replica, two: Replica, provider: Provider
+) -> None:
+    chat = Chat(one.server, provider, actor="ada")
+    assert say(chat, "One.", A).turn == 1
+    store = one.home.store
+    assert isinstance(store, CustomStore)
+    files = store.file_rows(chat.session)
+    one.proxy.spoil(b'"ok"', "cut", 9)
+    assert_failed(chat.end(), *DOWN, chat.session)
+    one.proxy.reset()
+    store.insert(files)
+    eve = Chat(one.server, provider, chat.session, actor="eve")
+    assert_failed(eve.end(), 403, "session_forbidden", chat.session)
+    assert contents(store, chat.session) == [A[2]]
+    assert chat.end().json == {"session_id": chat.session, "ended": True}
+    assert chat.session not in store.everything()
+    store.insert(files)  # as of another agent
+    assert chat.end().status == 200
+    assert contents(store, chat.session) == [A[2]]
+    # A session that was saved since, and that another replica ended, is not ended again.
+    assert chat.say("Two.").turn == 1
+    one.proxy.spoil(b'"ok"', "cut", 9)
+    assert_failed(chat.end(), *DOWN, chat.session)
+    one.proxy.reset()
+    assert chat.say("Three.").turn == 1
+    assert on(two.server, chat).end().status == 200
+    store.insert(files)
+    assert chat.end().status == 200
+    assert contents(store, chat.session) == [A[2]]
 
 
 @pytest.mark.once

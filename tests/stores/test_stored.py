@@ -257,7 +257,7 @@ def test_an_end_completes_an_end_that_failed(one: Replica, provider: Provider) -
     ada.say("One.")
     store = one.home.store
     assert isinstance(store, S3Store)
-    # An end deletes the snapshot first: here, the store failed after that.
+    # Earlier versions deleted the snapshot first: here, the store failed after that.
     store.client.delete_object(Bucket=BUCKET, Key=store.key(ada.session))
     assert_failed(eve.end(), 403, "session_forbidden", ada.session)
     assert store.checkpoints(ada.session)

@@ -79,7 +79,8 @@ export function textOf(output: ToolResultPart['output']): string {
     })
     return texts.join('\n')
   }
-  const value = 'value' in output ? output.value : (output.reason ?? '')
+  // For a denial without a reason, the clients of providers send the same text.
+  const value = 'value' in output ? output.value : (output.reason ?? 'Tool call execution denied.')
   return typeof value === 'string' ? value : JSON.stringify(value)
 }
 

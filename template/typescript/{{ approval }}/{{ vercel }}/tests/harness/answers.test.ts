@@ -104,13 +104,14 @@ test('an approved call whose tool is gone', async (context) => {
 
 test('an approved call that the agent no longer allows', async (context) => {
   const { result, lines } = await answer(context, { after: { toolApproval: 'denied' } })
+  assert.equal(result.text, 'Tool call execution denied.')
   assert.equal(result.isError, true)
   assert.deepEqual(lines, [])
 })
 
 test('a denied call', async (context) => {
   const { result, lines } = await answer(context, { reason: 'Not today.' })
-  assert.equal(result.text, 'Not today.')
+  assert.equal(result.text, 'Denied by a person: Not today.')
   assert.equal(result.isError, true)
   assert.deepEqual(lines, [])
 })

@@ -166,11 +166,12 @@ export class S3Store implements DurableStore {
 
   async end(sessionId: string): Promise<void> {
     const folder = this.#folder(sessionId)
-    await this.run(async (bucket) => {
-      await bucket.delete([folder + LATEST]) // first, so that a running turn can no longer commit
-      // Keep a snapshot that another replica saved since.
-      await bucket.deleteAll(folder, folder + LATEST)
-    })
+    const deleteRest = (bucket: Objects) => bucket.deleteAll(folder, folder + LATEST)
+    await this.run(deleteRest)
+    // After the rest, so that a retry of a failed end finds the session.
+    await this.run((bucket) => bucket.delete([folder + LATEST]))
+    // Again, for the data of running turns; keep a snapshot that another replica saved since.
+    await this.run(deleteRest)
   }
 
   async sessions(): Promise<string[]> {

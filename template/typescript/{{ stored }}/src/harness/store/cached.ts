@@ -11,7 +11,7 @@ import { Conflict, type DurableStore, type Files, idAfter, isOlder } from './bas
 import { readLimit, StoreUnavailable, TooLarge, Unsupported } from './base.ts'
 import { attachFiles, detachFiles, isIntact, namesIn } from './detached_files.ts'
 import type { StoreSettings } from './settings.ts'
-import { foreignFormat, isSame, NOTHING, ownerOf, readSnapshot } from './snapshot.ts'
+import { actorIn, foreignFormat, isSame, NOTHING, ownerOf, readSnapshot } from './snapshot.ts'
 import { UNREADABLE, withoutPending } from './snapshot.ts'
 
 /** Marks erased data; no caller may use it. */
@@ -47,6 +47,8 @@ export class CachedStore implements SessionStore {
   readonly #files: LRUCache<string, Uint8Array>
   /** The turns of this process if the store is read-only; an empty snapshot: an ended session. */
   readonly #local: InProcess | null
+  /** Sessions whose end failed. */
+  readonly #unended: LRUCache<string, Stored>
   /** Saves whose outcome is unknown, by session. */
   readonly #unknown: LRUCache<string, { snapshot: string; saved: () => void }>
 
@@ -64,6 +66,7 @@ export class CachedStore implements SessionStore {
     this.#settings = settings
     this.#store = store
     this.#cache = new InProcess(settings).entries
+    this.#unended = new InProcess(settings).entries
     this.#local = isWritable ? null : new InProcess(settings)
     const maxSize = 16 * this.maxBytes
     this.#files = new LRUCache({ maxSize, sizeCalculation: ({ length }) => length || 1 })
@@ -140,6 +143,7 @@ export class CachedStore implements SessionStore {
     }
     const revision = await this.#save(sessionId, detached, expected, saved, files)
     this.#unknown.delete(sessionId)
+    this.#unended.delete(sessionId)
     this.#cache.set(sessionId, { revision, snapshot: detached })
     this.#cacheFiles(sessionId, files)
     saved()
@@ -183,16 +187,22 @@ export class CachedStore implements SessionStore {
    * Throws AgentError `store_unavailable`.
    */
   async end(sessionId: string): Promise<void> {
+    const known = this.#cache.get(sessionId)
     this.#cache.delete(sessionId)
-    if (this.#local) await this.#local.save(sessionId, '', null, () => {})
-    else await this.#store.end(sessionId).catch(fail)
+    if (this.#local) return void (await this.#local.save(sessionId, '', null, () => {}))
+    await this.#store.end(sessionId).catch((error) => {
+      if (known) this.#unended.set(sessionId, known)
+      fail(error)
+    })
+    this.#unended.delete(sessionId)
   }
 
   /**
    * Delete data without a snapshot, such as checkpoints, unless the store is read-only.
    *
    * Without such data, delete only old files: recent files may be those of a running first turn,
-   * and an endpoint would also end the session for its other agents.
+   * and an endpoint would also end the session for its other agents. But repeat an end that
+   * failed: an endpoint may have done only a part of it.
    *
    * Throws AgentError:
    * - `session_forbidden` if another actor owns the data
@@ -202,7 +212,9 @@ export class CachedStore implements SessionStore {
   async endRest(sessionId: string, actor: string | null): Promise<void> {
     this.#cache.delete(sessionId)
     if (this.#local) return
-    const owner = await ownerOf(this.#store, sessionId).catch(fail)
+    let owner = await ownerOf(this.#store, sessionId).catch(fail)
+    const unended = this.#unended.get(sessionId)
+    if (owner === NOTHING && unended) owner = actorIn(unended.snapshot)
     if (owner === NOTHING) return await this.#store.trimFiles(sessionId)
     if (owner === UNREADABLE) throw new AgentError('session_corrupt', UNOWNED)
     if (owner !== actor) throw new AgentError('session_forbidden')

@@ -142,7 +142,7 @@ export async function ownerOf(store: DurableStore, sessionId: string): Promise<u
 }
 
 /** Return the actor in a snapshot, even if other parts are invalid. */
-function actorIn(snapshot: string | null = null): unknown {
+export function actorIn(snapshot: string | null = null): unknown {
   try {
     const { actor } = JSON.parse(snapshot ?? '').app_data
     return actor === undefined ? UNREADABLE : actor

@@ -203,13 +203,12 @@ class S3Store:
 
     async def end(self, session_id: str) -> None:
         folder = self._folder(session_id)
-
-        def end(bucket: Bucket) -> None:
-            bucket.delete(folder + LATEST)  # first, so that a running turn can no longer commit
-            # Keep a snapshot that another replica saved since.
-            bucket.delete_all(folder, but=folder + LATEST)
-
-        await self.run(end)
+        rest = partial(Bucket.delete_all, prefix=folder, but=folder + LATEST)
+        await self.run(rest)
+        # After the rest, so that a retry of a failed end finds the session.
+        await self.run(partial(Bucket.delete, key=folder + LATEST))
+        # Again, for the data of running turns; keep a snapshot that another replica saved since.
+        await self.run(rest)
 
     def leftovers(self) -> list[Stock]:
         """Return all versions of all objects, such as those of ended or expired sessions."""

@@ -27,6 +27,7 @@ from .settings import StoreSettings
 from .snapshot import (
     NOTHING,
     UNREADABLE,
+    actor_in,
     foreign_format,
     is_same,
     owner_of,
@@ -63,6 +64,7 @@ class CachedStore:
         self._local = None if is_writable else InProcess(settings)
         self._known = SnapshotCache(settings)  # with references to files
         self._files: LRUCache[tuple[str, str], bytes] = LRUCache(16 * self.max_bytes, getsizeof=len)
+        self._unended = SnapshotCache(settings)  # sessions whose end failed
         # Saves whose outcome is unknown, by session.
         self._unknown: LRUCache[str, tuple[bytes, OnSaved]] = LRUCache(
             16 * self.max_bytes, getsizeof=lambda unknown: len(unknown[0])
@@ -130,20 +132,24 @@ class CachedStore:
 
         Raises AgentError `store_unavailable`.
         """
-        self._known.pop(session_id, None)
+        known = self._known.pop(session_id, None)
         try:
             if self._local:
                 await self._local.save(session_id, b"", None, lambda: None)
             else:
                 await _uncancelled(self._store.end(session_id))
+            self._unended.pop(session_id, None)
         except StoreUnavailable as error:
+            if known:
+                self._unended.put(session_id, known)
             raise AgentError("store_unavailable", detail=str(error)) from None
 
     async def end_rest(self, session_id: str, actor: str | None) -> None:
         """Delete data without a snapshot, such as checkpoints, unless the store is read-only.
 
         Without such data, delete only old files: recent files may be those of a running first
-        turn, and an endpoint would also end the session for its other agents.
+        turn, and an endpoint would also end the session for its other agents. But repeat an end
+        that failed: an endpoint may have done only a part of it.
 
         Raises AgentError:
         - `session_forbidden` if another actor owns the data
@@ -155,6 +161,9 @@ class CachedStore:
             return
         try:
             owner = await owner_of(self._store, session_id)
+            unended = self._unended.get(session_id)
+            if owner is NOTHING and unended:
+                owner = actor_in(unended.snapshot)
             if owner is NOTHING:
                 return await self._store.trim_files(session_id)
         except StoreUnavailable as error:
@@ -213,6 +222,7 @@ class CachedStore:
             if checkpoint:
                 await self._store.save_checkpoint(session_id, snapshot, checkpoint)
         self._unknown.pop(session_id, None)
+        self._unended.pop(session_id, None)
         self._known.put(session_id, Stored(revision, snapshot))
         self._cache(session_id, files)
         saved()

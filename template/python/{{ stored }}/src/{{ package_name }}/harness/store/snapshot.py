@@ -157,19 +157,19 @@ def foreign_format(stored: bytes) -> str | None:
 async def owner_of(store: DurableStore, session_id: str) -> object:
     """Return the actor in the latest readable snapshot, or UNREADABLE; NOTHING without data."""
     stored = await store.load(session_id)
-    owner = _actor(stored.snapshot) if stored else UNREADABLE
+    owner = actor_in(stored.snapshot) if stored else UNREADABLE
     if owner is not UNREADABLE:
         return owner
     checkpoints = await store.checkpoints(session_id)
     for id in reversed(checkpoints):
-        owner = _actor(await store.load_checkpoint(session_id, id) or b"")
+        owner = actor_in(await store.load_checkpoint(session_id, id) or b"")
         if owner is not UNREADABLE:
             return owner
     is_empty = not (stored or checkpoints or await store.quarantined(session_id))
     return NOTHING if is_empty else UNREADABLE
 
 
-def _actor(snapshot: bytes) -> Any:
+def actor_in(snapshot: bytes) -> Any:
     """Return the actor in a snapshot, even if other parts are invalid."""
     try:
         return parse(snapshot)["app_data"]["actor"]

@@ -17,8 +17,9 @@ export function answers({ messages }: Waiting, reasons: Reasons): ToolModelMessa
   for (const part of parts) {
     if (part.type !== 'tool-approval-request' || !reasons.has(part.toolCallId)) continue
     const { approvalId, toolCallId } = part
-    const reason = reasons.get(toolCallId)
+    const given = reasons.get(toolCallId)
     const type = 'tool-approval-response'
+    const reason = given && `Denied by a person: ${given}`
     if (reason) answered.push({ type, approvalId, approved: false, reason })
     else answered.push({ type, approvalId, approved: true })
   }
