@@ -81,7 +81,7 @@ async function stream(
   const stepsLeft = maxSteps - staged.slice(at).filter(({ role }) => role === 'assistant').length
   const accepted = new AcceptedTypes(runtime.fileTypes, turn.request.files)
   const failures: unknown[] = [] // of callbacks, whose errors the SDK drops
-  const ended = new Set<string>() // ids of calls that ran
+  const ended = new Set<string>() // ids of calls whose results were emitted
   let size = 0
   const onPart = async (sent: Part) => {
     if (mustPause()) await pause()
@@ -148,10 +148,8 @@ async function stream(
         const all = step.messages // committed messages need no repair
         const newMessages = all.slice(staged.length)
         const isFirst = step.stepNumber === 0
-        if (isFirst) {
-          const added = all.slice(staged.length - 1).flatMap(partsOf)
-          await emitAdded(turn, options.tools, calls, added, ended)
-        }
+        const added = all.slice(staged.length - 1).flatMap(partsOf)
+        await emitAdded(turn, options.tools, calls, isFirst ? added : added.filter(isDenied), ended)
         // The SDK runs approved calls before the first step, but calls `stopWhen` only after steps.
         const result = isFirst ? textOfAnswered(final, all) : undefined
         if (result !== undefined) {
@@ -177,6 +175,8 @@ async function stream(
     // Do not emit the calls of a failed answer.
     const isBad = hasFailed({ steps: [finalStep] })
     if (!isBad) await emitInvalid(turn, options.tools, calls, finalStep)
+    const denied = responseMessages.flatMap(partsOf).filter(isDenied)
+    await emitAdded(turn, options.tools, calls, denied, ended)
     const { finishReason, rawFinishReason, text, toolCalls, content } = finalStep
     const asked = content.flatMap((part) => {
       const isAsked = part.type === 'tool-approval-request' && !part.isAutomatic
@@ -256,20 +256,25 @@ function failMissing(tools: Options['tools'], staged: readonly ModelMessage[]): 
   }
 }
 
-/** Emit the results of answered calls that did not run, and log failures of approved calls. */
+/** Emit the results of answered or denied calls that did not run; log failures of the approved. */
 async function emitAdded(
   turn: Turn,
   tools: object,
   calls: Calls,
   added: readonly ContentPart[],
-  ended: ReadonlySet<string>,
+  ended: Set<string>,
 ): Promise<void> {
   for (const part of added) {
     if (part.type !== 'tool-result' || ended.has(part.toolCallId)) continue
     const { toolCallId: id, toolName, output } = part
+    ended.add(id)
     await turn.emit({ id, text: calls.cut(textOfOutput(output)), isError: true })
-    if (output.type !== 'execution-denied') logFailure(tools, toolName, 'invalid call')
+    if (!isDenied(part)) logFailure(tools, toolName, 'invalid call')
   }
+}
+
+function isDenied(part: ContentPart): boolean {
+  return part.type === 'tool-result' && part.output.type === 'execution-denied'
 }
 
 /** Return a tool's output as text. */

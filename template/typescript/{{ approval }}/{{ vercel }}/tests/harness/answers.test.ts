@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 
-import { tool } from 'ai'
+import { tool, type ToolApprovalStatus } from 'ai'
 import { z } from 'zod'
 
 import { Approval } from '../../src/harness/approval/capability.ts'
@@ -20,7 +20,8 @@ const DATE = z.object({ day: z.string().transform((day) => new Date(day)) })
 /** Has the tool `pay`. */
 class Payments extends Capability {
   inputSchema: z.ZodType = DAY
-  toolApproval: 'user-approval' | 'denied' = 'user-approval'
+  toolApproval: ToolApprovalStatus | (({ day }: z.infer<typeof DAY>) => ToolApprovalStatus) =
+    'user-approval'
   isGone = false
 
   override tools(): NamedTool[] {
@@ -114,4 +115,19 @@ test('a denied call', async (context) => {
   assert.equal(result.text, 'Denied by a person: Not today.')
   assert.equal(result.isError, true)
   assert.deepEqual(lines, [])
+})
+
+test('calls that the policy denies at once', async () => {
+  const script = [toolCall('pay', { day: '2026-01-01' }), reply('Done.')]
+  const both = [toolCall('pay', { day: '' }, 'no'), toolCall('pay', { day: '2026-01-02' }, 'ask')]
+  const client = new Client([...script, both], {}, (settings, load) => {
+    const payments = new Payments(settings, [], load)
+    payments.toolApproval = ({ day }) => (day === '2026-01-02' ? 'user-approval' : 'denied')
+    return [new Approval(settings, [], load), payments]
+  })
+  const text = 'Tool call execution denied.'
+  const [, ...chunks] = await client.takeTurn('Pay.', 'ada')
+  assert.deepEqual(chunks, [{ id: 'call', text, isError: true }, 'Done.'])
+  const results = (await client.takeTurn('Pay both.', 'ada')).slice(2)
+  assert.deepEqual(results, [{ id: 'no', text, isError: true }])
 })

@@ -2,7 +2,7 @@
 
 import type { ModelMessage, Tool } from 'ai'
 
-import { type Call, finish, OfflineModel, type Part } from '../echo_model.ts'
+import { type Call, finish, OfflineModel, type Part, textOf } from '../echo_model.ts'
 import type { Step, StoredTurn } from './cases.ts'
 
 type Answer = (input: unknown) => Promise<string>
@@ -68,9 +68,8 @@ export function turnsOf(messages: readonly unknown[]): StoredTurn[] {
         calls.set(part.toolCallId, call)
         turn.calls.push(call)
       } else if (part.type === 'tool-result') {
-        const value = 'value' in part.output ? part.output.value : part.output.reason
-        const answer = typeof value === 'string' ? value : JSON.stringify(value)
-        const failed = part.output.type.startsWith('error')
+        const answer = textOf(part.output)
+        const failed = /^(error|execution-denied)/.test(part.output.type)
         Object.assign(calls.get(part.toolCallId) ?? {}, { answer, failed })
       }
     }
