@@ -139,7 +139,8 @@ deploy_stack() {
     done <"$temporary/parameters"
     echo "Deleting the remains of a failed first deployment. These parameters are kept. If $script
 fails before the next stack exists, pass them again:"
-    cat "$temporary/parameters"
+    # Without those of the code: as arguments, they would override the next code.
+    grep -Ev '^(CodeBucket|CodeKey|Image)=' "$temporary/parameters" || :
     run aws cloudformation delete-stack --stack-name "$name"
     run aws cloudformation wait stack-delete-complete --stack-name "$name"
   fi

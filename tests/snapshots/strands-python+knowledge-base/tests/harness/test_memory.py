@@ -396,6 +396,12 @@ def test_namespaces_of_an_actor_are_erased(
         pytest.param("shared", ["/u/{actorId}", "/u/shared/notes"], id="the name of a folder"),
         pytest.param("ada", ["/{actorId}/likes", "/{sessionId}/likes"], id="perhaps a session"),
         pytest.param("ada", ["/{actorId}-{sessionId}", "/shared"], id="not a whole name"),
+        pytest.param("a-b", ["/{actorId}-c", "/{actorId}-{sessionId}"], id="perhaps of a"),
+        pytest.param(
+            "ada",
+            ["/s/s-1/actors/of-{actorId}", "/s/{memoryStrategyId}/actors/{actorId}"],
+            id="perhaps of an earlier template",
+        ),
         pytest.param("team/ada", ["/users/{actorId}"], id="a folder in a folder"),
     ],
 )

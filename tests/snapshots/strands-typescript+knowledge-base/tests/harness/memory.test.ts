@@ -405,6 +405,15 @@ describe('erasing an actor', () => {
     assert.deepEqual(erasedWith('alice', '/{actorId}-{sessionId}', '/shared'), [])
   })
 
+  test('keeps a namespace that an actor with a shorter name could have', () => {
+    assert.deepEqual(erasedWith('a-b', '/{actorId}-c', '/{actorId}-{sessionId}'), [])
+  })
+
+  test('keeps a namespace that a strategy could have used for another actor', () => {
+    const templates = ['/s/s-1/actors/of-{actorId}', '/s/{memoryStrategyId}/actors/{actorId}']
+    assert.deepEqual(erasedWith('alice', ...templates), [])
+  })
+
   test('keeps a namespace of an actor with a slash', () => {
     assert.deepEqual(erasedWith('team/alice', '/users/{actorId}'), [])
   })

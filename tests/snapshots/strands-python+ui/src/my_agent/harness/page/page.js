@@ -39,6 +39,8 @@ const NO_TEXT = 'Not sent yet: write a message about the attachments.'
 const TOO_LARGE = 'Not attached: the files of a message can have 4.5 MB in total.'
 const UNREADABLE = 'Not attached: the browser cannot read these files. Folders cannot be attached.'
 const LOST_FILES = 'The reload dropped its files: edit the message, and attach them again.'
+// The server does not know whether it saved the turn.
+const UNSURE = ['store_unavailable', 'turn_lost']
 // The server rejects these prompts before the turn runs; an unchanged retry fails again.
 const REFUSED = ['invalid_request', 'payload_too_large', 'session_too_large', 'unsupported_file']
 const UNSTORED =
@@ -67,10 +69,13 @@ function mayRun(type) {
 
 /** Whether the agent may have saved a failed turn, or may still save it. */
 function hasUnknownOutcome({ failure, isUnclear }) {
-  if (!failure) return false
   // A later attempt may fail in another way, although an earlier attempt was saved.
-  const { type } = failure
-  return isUnclear || ['store_unavailable', 'turn_lost'].includes(type) || mayRun(type)
+  const type = failure?.type ?? ''
+  return isUnclear || UNSURE.includes(type) || mayRun(type)
+}
+
+function sleep(milliseconds) {
+  return new Promise((resolve) => setTimeout(resolve, milliseconds))
 }
 
 // Browser storage: sessions for all tabs, and data for a single tab -----------------------------
@@ -258,7 +263,7 @@ class Conversation {
     this.sentFiles = [] // files of the last sent prompt
     this.lastTurn = session.turns // the number of the last turn on the page
     this.userMessages = new Map() // the articles of prompts, by turn number
-    this.last = null // the reply of the last turn
+    this.replies = new Map() // by turn number
     this.log = element('div', 'log')
     this.log.setAttribute('role', 'log')
     this.log.ariaLabel = 'Prompts and replies'
@@ -295,7 +300,7 @@ class Conversation {
     const { running } = this.stored ?? {}
     // A clock that was set back makes the difference negative.
     if (Math.abs(Date.now() - running?.began) < UNSEEN) {
-      await new Promise((resolve) => setTimeout(resolve, 250))
+      await sleep(250)
       return this.reload(before)
     }
     this.show(messages)
@@ -323,8 +328,9 @@ class Conversation {
       const asked = messages.at(-2)
       const prompt = { id: asked.id, text: textOf(asked.parts), isAnswer, isResumed: true }
       const userMessage = this.userMessages.get(last.metadata.turn)
-      this.last.resume()
-      return void this.run(userMessage, this.last, prompt, () => events, stop)
+      const reply = this.replies.get(last.metadata.turn)
+      reply.resume()
+      return void this.run(userMessage, reply, prompt, () => events, stop)
     }
     const prompt = { id: id.replace(/-reply$/, ''), text, replaces, isResumed: true }
     let userMessage = this.userMessages.get(replaces)
@@ -337,7 +343,7 @@ class Conversation {
   /** Try to resume a turn whose connection was lost; return whether the turns were read. */
   async reconnect() {
     for (const seconds of AGAIN) {
-      await new Promise((resolve) => setTimeout(resolve, seconds * 1000))
+      await sleep(seconds * 1000)
       if (!this.isOpen) return true
       const isRead = await this.reload().then(
         () => true,
@@ -352,9 +358,11 @@ class Conversation {
   async stopTurn() {
     const { stop } = this
     if (!stop) return true
+    if (!stop.isAnswered) stop.abort() // a message that is still being sent must not arrive
+    const options = { method: 'DELETE', signal: AbortSignal.timeout(5000) }
+    stop.request = agent.resumes && call(this.session, streamOf(this.session), options)
     try {
-      const options = { method: 'DELETE', signal: AbortSignal.timeout(5000) }
-      if (agent.resumes) await call(this.session, streamOf(this.session), options)
+      await stop.request
     } catch (error) {
       if (this.stop) this.note(`Not stopped: ${asFailure(error).message}`)
       return !this.stop
@@ -362,7 +370,7 @@ class Conversation {
     stop.isAccepted = true
     // The replica that runs the turn ends its events within two seconds.
     for (let left = agent.resumes ? 25 : 0; left > 0 && this.stop === stop; left--) {
-      await new Promise((resolve) => setTimeout(resolve, 100))
+      await sleep(100)
     }
     stop.abort()
     return true
@@ -380,6 +388,7 @@ class Conversation {
     const [first, last] = [turns[0] ?? 1, turns.at(-1) ?? 0]
     this.lastTurn = last
     this.userMessages.clear()
+    this.replies.clear()
     this.log.replaceChildren()
     if (first > 1 && messages[0].role !== 'system') {
       const subject = first > 2 ? `Turns 1 to ${first - 1} are` : 'Turn 1 is'
@@ -449,7 +458,7 @@ class Conversation {
     userMessage.append(edit)
     reply.node.querySelector('.outcome')?.append(' ', again)
     this.userMessages.set(turn, userMessage)
-    this.last = reply
+    this.replies.set(turn, reply)
     reply.onAnswered = (answers) => this.answer(userMessage, reply, prompt, answers)
   }
 
@@ -491,13 +500,16 @@ class Conversation {
   replace(prompt) {
     const userMessage = this.userMessages.get(prompt.replaces)
     if (this.stop || !userMessage) return
+    const text = userMessage.querySelector('p').textContent
+    const reply = this.replies.get(prompt.replaces).texts.join('')
+    const was = { text, reply, last: this.lastTurn }
     const count = this.lastTurn - prompt.replaces
     const removal = count && `${count} later ${count === 1 ? 'turn was' : 'turns were'} removed`
     const cut = [prompt.how ?? (count && 'Tried again'), removal].filter(Boolean).join(': ')
     while (userMessage.nextSibling) userMessage.nextSibling.remove()
     userMessage.querySelector('p').textContent = prompt.text
     find('prompt').focus() // the focused button was removed
-    this.takeTurn({ ...prompt, cut: cut && `${cut}.` }, userMessage)
+    this.takeTurn({ ...prompt, was, cut: cut && `${cut}.` }, userMessage)
   }
 
   /** Offer to retry a prompt that this tab sent before a reload, unless its turn was saved. */
@@ -508,10 +520,11 @@ class Conversation {
     const files = replaces ? filesOf.get(this.userMessages.get(replaces)) : this.sentFiles
     const isIncomplete = unfinished.hasFiles && !files?.length
     const isUnclear = hasUnknownOutcome(unfinished)
+    const shown = failure ?? { type: 'interrupted', message: INTERRUPTED }
     // Until a turn ends, the server has the state before it: the calls are still pending.
     const waits = isAnswer && messages.some(({ parts }) => parts.some(isOneOf(answered)))
     if (waits && isUnclear) {
-      const notice = this.fail(failure, `${UNKNOWN} ${ASKING}`, () => this.load())
+      const notice = this.fail(shown, `${UNKNOWN} ${ASKING}`, () => this.load())
       this.askAgain(notice, messages)
       return
     }
@@ -522,15 +535,18 @@ class Conversation {
       if (!replaces) return message.id === id || isSame
       // The server reported the failure.
       const isKnown = failure && failure.type !== 'stopped' && !isUnclear
-      return isSame && turn === this.lastTurn && !isKnown && textOf(reply.parts) !== was
+      if (!isSame || turn !== replaces || isKnown) return false
+      return text !== was?.text || textOf(reply.parts) !== was.reply || this.lastTurn < was.last
     })
     if (isKept) {
-      if (failure && waits) this.note(GENTLE[failure.type] ?? failure.message)
+      const notice = failure && waits && this.note(GENTLE[failure.type] ?? failure.message)
+      if (notice && failure.type === 'stopped') this.askAgain(notice, messages)
       return this.remember({ unfinished: null })
     }
-    let consequence = `${UNSAVED} Trying again runs it once.`
-    if (failure) consequence = isUnclear ? `${UNKNOWN} ${ASKING}` : UNCHANGED
-    if (isIncomplete) consequence = `${failure ? consequence : UNSAVED} ${LOST_FILES}`
+    let consequence = failure ? UNCHANGED : UNSAVED
+    if (isUnclear) consequence = `${UNKNOWN} ${ASKING}`
+    if (isIncomplete) consequence += ` ${LOST_FILES}`
+    else if (consequence === UNSAVED) consequence += ' Trying again runs it once.'
     const userMessage = this.addPrompt(text, files)
     const retry = async () => {
       if (!replaces) return this.takeTurn({ id, text }, userMessage)
@@ -538,15 +554,10 @@ class Conversation {
       const isRead = await this.load().ready
       if (isRead && this.tabData.unfinished) this.replace({ id, text, replaces, how })
     }
-    const notice = this.fail(
-      failure ?? { type: 'interrupted', message: INTERRUPTED },
-      consequence,
-      isIncomplete ? undefined : retry,
-      () => {
-        userMessage.remove()
-        this.recompose({ id, text, replaces }, files)
-      },
-    )
+    const notice = this.fail(shown, consequence, isIncomplete ? undefined : retry, () => {
+      userMessage.remove()
+      this.recompose({ id, text, replaces }, files)
+    })
     if (isUnclear || failure?.type === 'stopped') this.askAgain(notice, messages)
   }
 
@@ -558,7 +569,7 @@ class Conversation {
   async askAgain(failure, before, isNews) {
     let previous = before && JSON.stringify(before)
     for (const seconds of SECONDS) {
-      await new Promise((resolve) => setTimeout(resolve, seconds * 1000))
+      await sleep(seconds * 1000)
       if (!this.isOpen) return
       const messages = await this.readTurns().catch(() => null)
       if (this.stop || !this.isOpen || !this.log.contains(failure)) return
@@ -670,8 +681,10 @@ class Conversation {
   }
 
   note(text) {
-    this.log.append(element('p', 'notice', text))
+    const notice = element('p', 'notice', text)
+    this.log.append(notice)
     say(text)
+    return notice
   }
 
   /** Show a failure below its turn; `retry` and `edit` of the prompt get a button. */
@@ -703,9 +716,8 @@ class Conversation {
 
   /** Send a prompt as one turn. Its id is the idempotency key: a saved turn never runs twice. */
   takeTurn(prompt, userMessage) {
-    const { id, text, replaces, how } = prompt
+    const { id, text, replaces, how, was } = prompt
     const after = (replaces ?? this.lastTurn + 1) - 1
-    const was = replaces === this.lastTurn ? this.last.texts.join('') : undefined
     const files = filesOf.get(userMessage)
     const { unfinished } = this.tabData
     const isUnclear = unfinished?.id === id && hasUnknownOutcome(unfinished)
@@ -733,7 +745,8 @@ class Conversation {
   /** Return a function that sends a request and returns the events of its turn. */
   poster(request, { id, text, replaces, isAnswer }) {
     return async (signal) => {
-      await described()
+      const isStopped = new Promise((resolve) => signal.addEventListener('abort', resolve))
+      await Promise.race([described(), isStopped])
       const turn = {
         id: this.session.id,
         trigger: 'submit-message',
@@ -757,14 +770,23 @@ class Conversation {
     scrollDown(true)
     show()
     try {
-      for await (const event of await open(stop.signal)) reply.take(event)
+      const events = await open(stop.signal)
+      stop.isAnswered = true
+      for await (const event of events) reply.take(event)
       if (reply.error) throw new Failure(...reply.error)
       if (!reply.metadata) throw new TypeError('the stream was cut')
       this.commit(userMessage, reply, prompt)
     } catch (error) {
       let isRead = false
-      const isStopped = stop.signal.aborted || stop.isAccepted
-      const failure = isStopped ? new Failure('stopped', '') : asFailure(error)
+      let failure = asFailure(error)
+      if ((stop.signal.aborted || stop.isAccepted) && !UNSURE.includes(failure.type)) {
+        failure = new Failure('stopped', '')
+        await Promise.allSettled([stop.request])
+        const isEndSeen = error instanceof Failure
+        if (!isEndSeen && (await mayStillRun(this.session))) {
+          this.remember({ unfinished: { ...this.tabData.unfinished, isUnclear: true } })
+        }
+      }
       if (agent.resumes && mayRun(failure.type)) {
         const { type, message } = failure
         this.remember({ unfinished: { ...this.tabData.unfinished, failure: { type, message } } })
@@ -942,6 +964,18 @@ async function* awaitEnd(session, turnId, signal) {
   yield { type: 'error', errorText: `events_lost: ${MISSED}` }
 }
 
+/** Return whether a turn that was stopped may still run; wait two seconds for its end. */
+async function mayStillRun(session) {
+  if (!agent.resumes) return false
+  for (const seconds of [0, 1, 1]) {
+    await sleep(seconds * 1000)
+    const asked = openStream(session).catch(() => undefined)
+    asked.then((stream) => stream?.stop.abort())
+    if ((await Promise.race([asked, sleep(5000)])) === null) return false
+  }
+  return true
+}
+
 function streamOf({ id }) {
   return `api/chat/${id}/stream`
 }
@@ -975,7 +1009,8 @@ async function described() {
 
 /** Show the agent's model and tools; ask for the token first if needed. */
 async function describeAgent() {
-  const response = await fetch('agent.json', { headers: authorization() }).catch(() => null)
+  const options = { headers: authorization(), signal: AbortSignal.timeout(10_000) }
+  const response = await fetch('agent.json', options).catch(() => null)
   const description = (await response?.json().catch(() => null)) ?? {}
   const { model, tools } = description
   if (!tools) return
