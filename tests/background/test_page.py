@@ -203,7 +203,9 @@ def test_a_turn_that_is_saved_before_its_replica_stops_it_is_shown(visitor: Visi
     assert shown(visitor.page) == ["Stop soon.", "It begins and ends."]
 
 
-@pytest.mark.parametrize("is_edit", [True, False], ids=["edit", "new"])
+@pytest.mark.parametrize(
+    "is_edit", [True, pytest.param(False, marks=pytest.mark.full)], ids=["edit", "new"]
+)
 def test_a_turn_that_is_saved_after_it_was_stopped_is_shown(
     visitor: Visitor, is_edit: bool
 ) -> None:
@@ -258,7 +260,20 @@ def test_a_stopped_turn_whose_save_fails_may_be_saved(visitor: Visitor) -> None:
     expect(visitor.page.get_by_text("this session is unchanged")).to_have_count(0)
 
 
-def test_a_stop_during_the_upload_runs_nothing(visitor: Visitor) -> None:
+@pytest.mark.parametrize(
+    "is_shared",
+    [False, pytest.param(True, marks=pytest.mark.full)],
+    ids=["one replica", "with S3"],
+)
+def test_a_stop_during_the_upload_runs_nothing(visitor: Visitor, is_shared: bool) -> None:
+    def refuse(route: Route) -> None:
+        if route.request.method == "DELETE" and is_shared:
+            error = {"type": "turn_elsewhere", "message": "Another replica may run this turn."}
+            route.fulfill(status=409, json={"error": error})
+        else:
+            route.fallback()
+
+    visitor.page.route("**/stream", refuse)
     network = visitor.context.new_cdp_session(visitor.page)
     network.send("Network.enable")
 
@@ -274,6 +289,7 @@ def test_a_stop_during_the_upload_runs_nothing(visitor: Visitor) -> None:
         visitor.type("Read this.")
     visitor.page.get_by_role("button", name="Stop").click()
     visitor.failed("Stopped")
+    expect(visitor.page.get_by_text("Not stopped")).to_have_count(0)
     limit(-1)
     visitor.say("Another.", ["Yes."])
     visitor.committed(1)

@@ -278,6 +278,7 @@ def test_a_pending_approval_survives_a_reload_and_shows_in_another_tab(waiting: 
     assert said(waiting.page)[0] == prompt
 
 
+@pytest.mark.full
 def test_an_approved_turn_that_is_saved_after_its_stop_is_shown(waiting: Waiting) -> None:
     number, sent = order(), list[object]()
     waiting.page.clock.install()

@@ -16,7 +16,7 @@ from playwright.sync_api import APIResponse, Browser, Route, expect
 from tests.conformance.client import Exchange
 from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet, Server
-from tests.conformance.steps import HANG, Hold
+from tests.conformance.steps import HANG, Call, Hold
 from tests.ui.chat_page import unique
 from tests.ui.test_page import pytest_generate_tests, server  # noqa: F401 (what pytest looks for)
 from tests.ui.test_page_changes import echoed, edit, hasten, hear, said, talk
@@ -249,7 +249,9 @@ def test_an_edit_is_tried_again_only_after_a_look_at_the_session(
 
 
 @pytest.mark.page_only
-@pytest.mark.parametrize("is_last", [True, False], ids=["last", "followed"])
+@pytest.mark.parametrize(
+    "is_last", [True, pytest.param(False, marks=pytest.mark.full)], ids=["last", "followed"]
+)
 def test_an_edit_with_the_same_reply_never_runs_twice(
     visitor: Visitor, server: Server, provider: Provider, is_last: bool
 ) -> None:
@@ -280,6 +282,7 @@ def test_an_edit_with_the_same_reply_never_runs_twice(
     assert len(provider.calls_for(mails[1])) == 1
 
 
+@pytest.mark.full
 @pytest.mark.page_only
 def test_a_later_turn_with_the_same_text_is_not_taken_for_a_retry(
     visitor: Visitor, provider: Provider
@@ -293,6 +296,19 @@ def test_a_later_turn_with_the_same_text_is_not_taken_for_a_retry(
     visitor.sees("Tried again: 2 later turns were removed.")
     assert said(visitor.page) == echoed(prompt)
     assert len(provider.calls_for(prompt)) == 4
+
+
+@pytest.mark.full
+@pytest.mark.page_only
+def test_a_lost_retry_of_a_reply_with_a_blank_text_is_unknown(
+    visitor: Visitor, provider: Provider
+) -> None:
+    prompt = unique("Count")
+    provider.script(prompt, ["\n\n", Call("word_count", {"text": "a"})], ["Done."])
+    talk(visitor, prompt, unique("next"))
+    visitor.page.route("**/api/chat", answer_as_gateway, times=1)
+    visitor.page.get_by_role("button", name="Retry").first.click()
+    visitor.sees("This turn may or may not have been saved.")
 
 
 @pytest.mark.page_only
@@ -319,6 +335,7 @@ def test_a_reload_during_the_second_attempt_leaves_the_first_unknown(visitor: Vi
     expect(visitor.page.get_by_text("this session is unchanged")).to_have_count(0)
 
 
+@pytest.mark.full
 @pytest.mark.page_only
 def test_a_turn_stops_before_the_agent_is_described(visitor: Visitor, provider: Provider) -> None:
     held: list[Route] = []

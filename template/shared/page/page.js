@@ -364,6 +364,7 @@ class Conversation {
     try {
       await stop.request
     } catch (error) {
+      if (stop.signal.aborted) return true // the page asks whether a turn runs
       if (this.stop) this.note(`Not stopped: ${asFailure(error).message}`)
       return !this.stop
     }
@@ -536,7 +537,8 @@ class Conversation {
       // The server reported the failure.
       const isKnown = failure && failure.type !== 'stopped' && !isUnclear
       if (!isSame || turn !== replaces || isKnown) return false
-      return text !== was?.text || textOf(reply.parts) !== was.reply || this.lastTurn < was.last
+      const isOther = withoutSpace(textOf(reply.parts)) !== withoutSpace(was?.reply ?? '')
+      return text !== was?.text || isOther || this.lastTurn < was.last
     })
     if (isKept) {
       const notice = failure && waits && this.note(GENTLE[failure.type] ?? failure.message)
@@ -907,6 +909,11 @@ function isOneOf(ids) {
 
 function textOf(parts) {
   return parts.map(({ text }) => text).join('')
+}
+
+/** Return a text without white space: a stored reply lacks blank texts. */
+function withoutSpace(text) {
+  return text.replace(/\s/g, '')
 }
 
 // The server ------------------------------------------------------------------------------------
