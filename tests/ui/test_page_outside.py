@@ -156,6 +156,16 @@ def fail(route: Route, type: str) -> None:
     route.fulfill(body=body, content_type="text/event-stream")
 
 
+def loses(sent: list[Any]) -> Callable[[Route], None]:
+    """A server that fails before it takes a turn; its request is added to `sent`."""
+
+    def lose(route: Route) -> None:
+        sent.append(json.loads(route.request.post_data or ""))
+        fail(route, "store_unavailable")
+
+    return lose
+
+
 @pytest.mark.page_only
 @pytest.mark.parametrize("type", ["store_unavailable", "turn_lost"])
 def test_a_turn_that_was_saved_although_it_failed_is_shown(
@@ -185,14 +195,10 @@ def test_a_turn_whose_save_is_late_is_unknown_until_the_server_says_so(
 ) -> None:
     sent: list[object] = []
 
-    def lose(route: Route) -> None:
-        sent.append(json.loads(route.request.post_data or ""))
-        fail(route, "store_unavailable")
-
     prompt = unique(how)
     visitor.page.clock.install()
     talk(visitor, "Before.")
-    visitor.page.route("**/api/chat", lose, times=1)
+    visitor.page.route("**/api/chat", loses(sent), times=1)
     if how == "new":
         visitor.type(prompt)
     else:
@@ -222,15 +228,11 @@ def test_an_edit_is_tried_again_only_after_a_look_at_the_session(
 ) -> None:
     """The server would replace the turn a second time."""
 
-    def lose(route: Route) -> None:
-        sent.append(json.loads(route.request.post_data or ""))
-        fail(route, "store_unavailable")
-
     sent: list[object] = []
     prompt = unique("edited")
     visitor.page.clock.install()
     talk(visitor, "Before.")
-    visitor.page.route("**/api/chat", lose, times=1)
+    visitor.page.route("**/api/chat", loses(sent), times=1)
     edit(visitor.page, 0, prompt)
     visitor.sees("This turn may or may not have been saved.")
     if is_reloaded:
@@ -255,17 +257,13 @@ def test_an_edit_is_tried_again_only_after_a_look_at_the_session(
 def test_an_edit_with_the_same_reply_never_runs_twice(
     visitor: Visitor, server: Server, provider: Provider, is_last: bool
 ) -> None:
-    def lose(route: Route) -> None:
-        sent.append(json.loads(route.request.post_data or ""))
-        fail(route, "store_unavailable")
-
     sent: list[dict[str, Any]] = []
     mails = [unique("Mail Ann"), unique("Mail Bob")]
     for mail in mails:
         provider.script(mail, ["Done."])
     visitor.page.clock.install()
     talk(visitor, mails[0])
-    visitor.page.route("**/api/chat", lose, times=1)
+    visitor.page.route("**/api/chat", loses(sent), times=1)
     edit(visitor.page, 0, mails[1])
     visitor.sees("This turn may or may not have been saved.")
     server.send(sent[0], path="/api/chat").reply()

@@ -174,9 +174,11 @@ async function stream(
     const { finalStep, responseMessages } = answer
     // Do not emit the calls of a failed answer.
     const isBad = hasFailed({ steps: [finalStep] })
-    if (!isBad) await emitInvalid(turn, options.tools, calls, finalStep)
-    const denied = responseMessages.flatMap(partsOf).filter(isDenied)
-    await emitAdded(turn, options.tools, calls, denied, ended)
+    if (!isBad) {
+      await emitInvalid(turn, options.tools, calls, finalStep)
+      const denied = responseMessages.flatMap(partsOf).filter(isDenied)
+      await emitAdded(turn, options.tools, calls, denied, ended)
+    }
     const { finishReason, rawFinishReason, text, toolCalls, content } = finalStep
     const asked = content.flatMap((part) => {
       const isAsked = part.type === 'tool-approval-request' && !part.isAutomatic
