@@ -11,6 +11,7 @@ from tests.conformance.steps import HANG, Call
 from tests.effects.counter import CounterService
 from tests.effects.world import Client, World
 from tests.stores.agents import Agents
+from tests.stores.servers import wait_for
 
 FULL = (pytest.mark.slow, pytest.mark.full)
 TOOLS = ("notify", "notify", "notify_if_approved", "pay", "pay_blindly", "pay_if_approved")
@@ -116,6 +117,7 @@ def test_a_running_call_stays_with_its_process_while_the_store_is_too_slow(agent
         chat = world.chat(0)
         reply = chat.say("Call.", [Call("notify", {"name": "six"})], ["Done."], headers=JSON)
         assert reply.status == 200
+        wait_for("a call", lambda: service.requests == 1)
         world.replicas[0].proxy.mode = "hang"
         time.sleep(12)
         world.stop(1)  # the new process looks at all sessions
