@@ -37,6 +37,8 @@ J = "application/json"
         (f"{J};q=0.001", J),
         (f"{J}, {E};q=0", J),
         (f"{E};q=0, */*", J),
+        ("text/*;q=0, */*", J),
+        (f"text/*;q=0, {E}", E),
     ],
 )
 def test_events_win_over_json_and_nothing_means_events(

@@ -255,6 +255,10 @@ LARGE = {
     "an endless header": HEAD + SIZE + b"X-Other: " + b"x" * 20_000,
     "many headers": HEAD + SIZE + b"X-Other: 1234567890\r\n" * 1_000 + b"\r\n" + BODY,
     "a long path": b"GET /" + b"x" * 20_000,
+    "a whole head with a long query": HEAD.replace(b" HTTP", b"?" + b"x" * 20_000 + b" HTTP")
+    + SIZE
+    + b"\r\n"
+    + BODY,
     "large trailers": HEAD + CHUNKED + b"\r\n" + CHUNKS[:-2] + b"X-Other: 1234567890\r\n" * 1_000,
 }
 

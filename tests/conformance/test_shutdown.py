@@ -1,6 +1,5 @@
 """SIGTERM: running turns finish, new ones are refused, and the process ends in time with 0."""
 
-import re
 import signal
 import socket
 import subprocess
@@ -67,9 +66,13 @@ def test_a_running_turn_finishes_while_new_ones_are_refused(
     chat, late = Chat(server, provider), Chat(server, provider)
     running = chat.start("Hello.", ["Good ", Hold(gate), "bye."])
     assert running.event() == ("message", "Good ")
-    assert "X-Draining" not in server.get("/ping").headers
+    kept = server.send(None, method="GET", path="/ping")
+    assert "X-Draining" not in kept.reply(keep=True).headers
     server.signal()
     drained(server)
+    kept.send("POST", "/invocations", late.headers, {"prompt": "Hello."})
+    assert kept.reply(keep=True).error == "draining"
+    assert kept.socket.recv(1) == b"", "the next request of this client reaches a replica"
     refused = late.say("Hello.")
     assert_failed(refused, 503, "draining", late.session)
     assert refused.headers["Retry-After"] == "1"
@@ -115,7 +118,10 @@ def test_a_signal_after_a_second_ends_the_server(
 
 
 @pytest.mark.slow
-def test_a_server_ends_with_the_parent_that_reloads_it(fleet: Fleet, tmp_path: Path) -> None:
+@pytest.mark.parametrize("moment", ["starts", pytest.param("serves", marks=pytest.mark.full)])
+def test_a_server_ends_with_the_parent_that_reloads_it(
+    fleet: Fleet, tmp_path: Path, moment: str
+) -> None:
     target, server = fleet.target, fleet.shared()  # whose folder and variables it has as well
     log = tmp_path / "log.txt"
     with log.open("wb") as output:
@@ -127,16 +133,18 @@ def test_a_server_ends_with_the_parent_that_reloads_it(fleet: Fleet, tmp_path: P
             stdout=output,
             stderr=subprocess.STDOUT,
         )
+    children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
     deadline = time.monotonic() + PATIENCE
-    while not (line := re.search(rb"Listening on http://127.0.0.1:(\d+)\n", log.read_bytes())):
+    while not (child := children.read_text().split()[:1]) or (
+        moment == "serves" and b"Listening on" not in log.read_bytes()
+    ):
         assert time.monotonic() < deadline, log.read_text()
-        time.sleep(0.1)
+        time.sleep(0.01)
     parent.kill()
     parent.wait()
-    with suppress(ConnectionRefusedError):
-        while True:
-            socket.create_connection(("127.0.0.1", int(line[1]))).close()
-            assert time.monotonic() < deadline, "the child still listens"
+    with suppress(FileNotFoundError):
+        while "State:\tZ" not in Path(f"/proc/{child[0]}/status").read_text():
+            assert time.monotonic() < deadline, "the child still runs"
             time.sleep(0.1)
 
 

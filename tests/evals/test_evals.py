@@ -23,7 +23,7 @@ import yaml
 
 from tests.conformance.chat import CANARY, Chat
 from tests.conformance.provider import Provider
-from tests.conformance.steps import Call, End, Hold, Refuse, Step
+from tests.conformance.steps import HANG, Call, End, Hold, Refuse, Step
 from tests.conformance.targets import TARGETS, Target, chat_completions, converse
 from tests.conformance.wires import DETAIL
 from tests.stores.agents import Home, command
@@ -393,11 +393,18 @@ def test_a_judge_without_a_verdict_is_an_error_and_no_failure(
         assert "1 cases, 0 failed, 1 without a verdict" in output
         [case] = ElementTree.parse(evals.folder / "junit.xml").getroot()
         assert [child.tag for child in case] == ["error"]
+    evals.declare(REAL.replace("name: judged\n", "name: judged\n    seconds: 10\n"))
+    provider.script(asked, [HANG])
+    code, output = evals.run("judged", real=True, JUDGE_MODEL=model)
+    assert code == 1
+    assert verdicts(output) == {"judged": "ERROR"}
+    assert "the judge did not answer in time" in output
 
 
 def test_a_case_that_expects_only_a_verdict_is_skipped_offline(evals: Evals) -> None:
     evals.declare(
         "cases:\n  - name: judged\n    turns:\n"
+        "      - {prompt: Good morning, offline: [Hi]}\n"
         "      - {prompt: Hello, offline: [Hi], expect: {judge: It is polite.}}\n"
     )
     code, output = evals.run("judged")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -50,6 +51,8 @@ class Store(MemoryStore):
     async def search(self, query, options=None):
         if "hang" in query and self.name == "facts":
             await asyncio.sleep(60)
+        if "crash" in query and self.name == "facts":
+            raise KeyError(query)
         return [MemoryEntry(content=f"{self.name} of {self.who}")]
 
 
@@ -96,6 +99,7 @@ function store(name: string, who: string, writable: boolean) {
     appendFileSync(process.env.NOTEBOOK!, `${JSON.stringify([name, who, ...values])}\\n`)
   const search = async (query: string) => {
     if (query.includes('hang') && name === 'facts') await sleep(60_000)
+    if (query.includes('crash') && name === 'facts') throw new RangeError(query)
     return [{ content: `${name} of ${who}` }]
   }
   return { note, base: { name, writable, description: 'Notes', search } }
@@ -246,6 +250,10 @@ def test_stores_of_an_owner_are_searched_and_get_committed_turns(
     assert {f"{name} of {olive.actor}" for name in ("whole", "manual")} <= set(found)
     assert f"facts of {olive.actor}" not in found
     assert f"could not search store facts: no answer within {RECALL} s" in bookshop.log
+
+    assert olive.say("Does it crash?").text == "You said: Does it crash?"
+    place = r"(KeyError at src/my_agent/own_memory.py|RangeError at src/own_memory.ts):\d+"
+    assert re.search(f"could not search store facts: {place}", bookshop.log)
 
 
 @pytest.mark.full

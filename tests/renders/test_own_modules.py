@@ -78,8 +78,8 @@ TYPESCRIPT_MISTAKES = {
     ),
     "taken": (
         "routes.ts",
-        TYPESCRIPT_HANDLER + "export const ROUTES = { 'GET /ping': answer }",
-        "ROUTES The harness defines the route 'GET /ping': choose another path.",
+        TYPESCRIPT_HANDLER + "export const ROUTES = { 'POST /invocations/': answer }",
+        "ROUTES The harness defines the route 'POST /invocations/': choose another path.",
     ),
     "value": (
         "routes.ts",

@@ -1,6 +1,7 @@
 """A store that fails: the turn fails with it in bounded time, and the session goes on."""
 
 import threading
+import time
 from contextlib import suppress
 
 import pytest
@@ -113,6 +114,28 @@ def test_a_save_that_fails_in_the_drain_is_a_failure_of_the_store(
     [line] = [line for line in one.server.log.splitlines() if "outcome=" in line][1:]
     assert "outcome=store_unavailable" in line
     one.proxy.reset()
+
+
+@pytest.mark.full
+def test_a_conflict_in_the_drain_is_the_outcome_of_the_turn(
+    agents: Agents, provider: Provider
+) -> None:
+    home = agents.home()
+    one = agents.fresh(home, SHUTDOWN_GRACE_SECONDS=1, STORE_TIMEOUT_SECONDS=20)
+    chat = Chat(one.server, provider)
+    chat.say("One.")
+    one.proxy.at_save = "hold request"
+    running = chat.start("Two.")
+    one.proxy.wait_held()
+    assert on(agents.fresh(home).server, chat).say("Other.").turn == 2
+    one.server.signal()
+    time.sleep(2)  # the grace time ends
+    one.proxy.release.set()
+    with suppress(OSError):
+        running.reply()
+    one.server.exit_code()
+    [line] = [line for line in one.server.log.splitlines() if "outcome=" in line][1:]
+    assert "outcome=session_conflict" in line
 
 
 # The store hangs until the test lets it go on: that there is a reply shows that calls are bounded.

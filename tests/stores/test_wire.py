@@ -11,6 +11,7 @@ import pytest
 from tests.conformance.chat import Chat, assert_failed, echoed
 from tests.conformance.client import JSON, KEY
 from tests.conformance.provider import Provider
+from tests.conformance.waiting import ask
 from tests.stores.agents import Agents, Home, Replica, command
 from tests.stores.forks import run
 from tests.stores.proxy import http_requests
@@ -228,3 +229,20 @@ def test_the_next_actor_owns_a_session_of_another_program(
         reply = other.say("Mine?", headers=JSON)
         assert_failed(reply, 403, "session_forbidden", eve.session)
     assert Chat(two.server, provider, session=eve.session, actor="ada").say("Three.").turn == 4
+
+
+@pytest.mark.full
+def test_a_turn_that_waits_makes_its_actor_the_owner(
+    waiting_agents: Agents, provider: Provider
+) -> None:
+    replica = waiting_agents.fresh(waiting_agents.home())
+    store = replica.home.store
+    eve = Chat(replica.server, provider, actor="eve")
+    eve.say("One.")
+    messages = store.snapshot(eve.session)["data"]["messages"]
+    specified = {"data": {"messages": messages}, "schema_version": "1"}
+    store.write(eve.session, json.dumps(specified).encode())
+    ada = Chat(replica.server, provider, session=eve.session, actor="ada")
+    waiting = ask(ada, ["Deleted."])
+    assert_failed(eve.say("Mine?", headers=JSON), 403, "session_forbidden", eve.session)
+    assert ada.post({"approve": waiting}, JSON).turn == 2

@@ -67,6 +67,8 @@ export const ERRORS = {
   turn_timeout: [504, 'The turn timed out; it was not saved.'],
 } as const
 
+const FAILURES_OF_SAVES: readonly string[] = ['store_unavailable', 'session_conflict']
+
 // HTTP statuses and error names of providers that are overloaded or at a rate limit.
 const BUSY_STATUSES: readonly string[] = ['429', '503', '529']
 export const BUSY_KINDS: readonly string[] = [
@@ -439,8 +441,8 @@ export class Turn {
     const failure = error instanceof AgentError ? error : new AgentError('internal_error')
     if (this.#refusal) failure.setRetryAfter(this.#refusal)
     const { type, detail } = failure
-    // A cancellation does not stop a save, so the store's failure is the outcome.
-    const isCancelled = signal.aborted && type !== 'store_unavailable'
+    // A cancellation does not stop a save, so the failure of the save is the outcome.
+    const isCancelled = signal.aborted && !FAILURES_OF_SAVES.includes(type)
     this.outcome = isCancelled ? outcomeOf(signal.reason) : type
     this.detail = detail
   }

@@ -92,7 +92,7 @@ export function route(handler: Handler, options: RouteOptions = {}): Route {
  */
 export type Routes = Readonly<Record<string, Handler | Route>>
 
-const HARNESS_ROUTES = ['POST /invocations', 'GET /ping']
+const HARNESS_ROUTES = ['POST /invocations', 'POST /invocations/', 'GET /ping']
 
 /** Return findings about mistakes in the routes of `file`. */
 export function checkRoutes(routes: Routes | undefined, file = 'src/routes.ts'): Finding[] {

@@ -14,6 +14,8 @@ const FILES = ['.env', '.mcp.json']
 // The variable with the file descriptor that passes sessions to the next child. The file has no
 // name, so it disappears with these processes.
 const SESSIONS_FD = 'RELOAD_FD'
+/** The variable with the process id of `serve --reload`. */
+const PARENT_PID = 'RELOAD_PID'
 
 /** Serve until a signal arrives; restart after a change in `folder`. */
 export async function serveWithReload(folder: string): Promise<void> {
@@ -27,7 +29,8 @@ export async function serveWithReload(folder: string): Promise<void> {
   const hidden = mkdtempSync(join(tmpdir(), 'sessions-'))
   const sessions = isKilled ? 'ignore' : openSync(join(hidden, 'sessions.json'), 'ax+', 0o600)
   rmSync(hidden, { recursive: true })
-  const env = { ...process.env, [SESSIONS_FD]: isKilled ? '' : '3' }
+  const own = isKilled ? {} : { [SESSIONS_FD]: '3', [PARENT_PID]: String(process.pid) }
+  const env = { ...process.env, ...own }
   let code = 0
   while (signals.length === 0) {
     const before = modificationTimes(folder)
@@ -53,9 +56,9 @@ export async function serveWithReload(folder: string): Promise<void> {
 
 /** Return a function that reports whether the parent, `serve --reload`, has exited. */
 export function watchParent(): () => boolean {
-  const parent = process.ppid
-  const isChild = Boolean(process.env[SESSIONS_FD])
-  return () => isChild && process.ppid !== parent
+  const parent = Number(process.env[PARENT_PID])
+  delete process.env[PARENT_PID]
+  return () => parent > 0 && process.ppid !== parent
 }
 
 /** Restore the previous child's sessions; return a function that passes them on. */

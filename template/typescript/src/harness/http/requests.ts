@@ -137,6 +137,7 @@ export function wantsEvents(request: IncomingMessage): boolean {
   const excluded = ranges.filter((range) => EXCLUDES.test(range)).map(typeOf)
   const types = ranges.map(typeOf)
   if (types.includes('text/event-stream')) return !excluded.includes('text/event-stream')
+  if (excluded.includes('text/*')) return false
   return !types.includes('application/json') || excluded.includes('application/json')
 }
 

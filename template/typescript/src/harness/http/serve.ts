@@ -21,15 +21,15 @@ const REPEAT_MILLISECONDS = 1000
 /** Serve until a signal arrives. */
 export async function serve(app: App): Promise<void> {
   logging.isVerbose = true
+  const isOrphan = watchParent()
   const runtime = await startRuntime(app)
-  const work = async () => run(runtime, await app.load.routes())
+  const work = async () => run(runtime, await app.load.routes(), isOrphan)
   await work().finally(() => runtime.close()) // even if the start fails
 }
 
-async function run(runtime: Runtime, routes: Routes): Promise<void> {
+async function run(runtime: Runtime, routes: Routes, isOrphan: () => boolean): Promise<void> {
   const { settings, turns } = runtime
   const { host, apiToken, shutdownGraceSeconds } = settings
-  const isOrphan = watchParent()
   const signalled = new Promise<void>((resolve) => {
     let signalledAt = Infinity
     for (const name of ['SIGTERM', 'SIGINT', 'SIGHUP']) {

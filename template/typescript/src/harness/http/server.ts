@@ -122,7 +122,11 @@ export function createApp(runtime: ServedRuntime, ownRoutes: Routes): RequestLis
   const others = runtime.capabilities.filter(({ wrapsLast }) => !wrapsLast)
   const inner = last.reduceRight(wrap, withErrorResponses(respond))
   const app = withErrorResponses(others.reduceRight(wrap, withErrorResponses(inner)))
-  return (request, response) => handleCors(request, response) || app(request, response)
+  return (request, response) => {
+    // The client of a closed connection reaches a replica.
+    if (runtime.turns.isDraining) response.setHeader('Connection', 'close')
+    return handleCors(request, response) || app(request, response)
+  }
 }
 
 /** Return a function that checks a request, then calls the handler. */

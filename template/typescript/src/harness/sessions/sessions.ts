@@ -347,6 +347,10 @@ export class Session {
   ): Promise<void> {
     for (;;) {
       const next = { ...last, records: { ...this.records } }
+      if (this.actor !== null && next.ownerless) {
+        next.actor = this.actor // even while its first turn is not committed
+        delete next.ownerless
+      }
       for (const hooks of this.sessions.hooks) hooks.beforeSave?.(this, next, turn)
       const { records, ...fields } = next
       const hasRecords = Object.keys(records).length > 0

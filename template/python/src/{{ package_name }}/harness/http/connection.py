@@ -119,7 +119,7 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self.overhead = 0
         self.is_in_body = True
-        self.is_large = sum(map(len, chain(*self.headers))) > MAX_HEAD_BYTES
+        self.is_large = sum(map(len, chain([self.url], *self.headers))) > MAX_HEAD_BYTES
         if self.is_large or self.parser.get_method() == b"CONNECT":
             raise HttpParserError("head too large, or CONNECT")
         # Values exclude trailing spaces (RFC 9110, 5.5), which the parser keeps.

@@ -22,6 +22,8 @@ FILES = (Path(".env"), Path(".mcp.json"))
 # The variable with the file descriptor that passes sessions to the next child. The file has no
 # name, so it disappears with these processes.
 SESSIONS_FD = "RELOAD_FD"
+# The variable with the process id of `serve --reload`.
+PARENT_PID = "RELOAD_PID"
 
 
 def serve_with_reload() -> None:
@@ -45,7 +47,8 @@ def serve_with_reload() -> None:
     sessions = tempfile.TemporaryFile()  # noqa: SIM115 (open until this process ends)
     if os.name == "posix":  # Windows kills the child, which cannot save its sessions
         options["pass_fds"] = [sessions.fileno()]
-        options["env"] = os.environ | {SESSIONS_FD: str(sessions.fileno())}
+        own = {SESSIONS_FD: str(sessions.fileno()), PARENT_PID: str(os.getpid())}
+        options["env"] = os.environ | own
     while not signals:
         before = changes = _modification_times()
         child = subprocess.Popen([sys.executable, "-c", program, "serve"], **options)
@@ -64,8 +67,8 @@ def serve_with_reload() -> None:
 
 def watch_parent() -> Callable[[], bool]:
     """Return a function that reports whether the parent, `serve --reload`, has exited."""
-    parent = os.getppid() if SESSIONS_FD in os.environ else None
-    return lambda: parent is not None and os.getppid() != parent
+    parent = int(os.environ.pop(PARENT_PID, "") or 0)
+    return lambda: parent > 0 and os.getppid() != parent
 
 
 def take_over(store: SessionStore) -> Callable[[], None]:

@@ -141,7 +141,7 @@ def wants_events(request: Request) -> bool:
     excluded = {it.split(";")[0].strip() for it in ranges if re.search(EXCLUDES, it)}
     if "text/event-stream" in types:
         return "text/event-stream" not in excluded
-    return "application/json" not in types - excluded
+    return "text/*" not in excluded and "application/json" not in types - excluded
 
 
 async def read_call(request: Request, runtime: Runtime) -> TurnRequest | Change:

@@ -10,7 +10,7 @@ from ..findings import Finding, diagnostic
 from ..modules import Handler, Route
 from ..project import Project
 
-HARNESS_ROUTES = {"POST /invocations", "GET /ping"}
+HARNESS_ROUTES = {"POST /invocations", "POST /invocations/", "GET /ping"}
 
 
 def check_own_routes(module: object) -> list[Finding]:

@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 from types import FrameType
 
 import click
@@ -67,7 +68,7 @@ class _Server(uvicorn.Server):
     `uv run` forwards signals, so a signal to its process group arrives twice.
     """
 
-    def __init__(self, app: ASGIApp, seconds: int) -> None:
+    def __init__(self, app: ASGIApp, seconds: int, is_orphan: Callable[[], bool]) -> None:
         config = uvicorn.Config(app, http=Connection, log_config=None, server_header=False)
         config.timeout_keep_alive = seconds
         config.timeout_graceful_shutdown = 1  # for clients that do not read
@@ -75,7 +76,7 @@ class _Server(uvicorn.Server):
         self.loop = asyncio.get_running_loop()
         self.signalled = asyncio.Event()
         self.signalled_at = float("inf")
-        self.is_orphan = watch_parent()
+        self.is_orphan = is_orphan
         # `nohup` ignores SIGHUP.
         if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
             signal.signal(signal.SIGHUP, self.handle_exit)
@@ -86,6 +87,12 @@ class _Server(uvicorn.Server):
             os._exit(1)
         self.signalled_at = min(self.signalled_at, now)
         self.loop.call_soon_threadsafe(self.signalled.set)
+
+    def close_connections(self) -> None:
+        """Close each connection after its next response: its client then reaches a replica."""
+        # The server renews the default headers each second, from those of its configuration.
+        for headers in (self.server_state.default_headers, self.config.encoded_headers):
+            headers.append((b"connection", b"close"))
 
     async def on_tick(self, counter: int) -> bool:
         if self.is_orphan():
@@ -98,11 +105,12 @@ class _Server(uvicorn.Server):
 
 async def _serve(runtime: Runtime) -> None:
     settings = runtime.settings
+    is_orphan = watch_parent()
     app = create_app(runtime)
     listener = listen(settings)
     await runtime.open()
     Connection.max_connections = max_connections(settings.max_turns)
-    server = _Server(app, settings.request_timeout_seconds)
+    server = _Server(app, settings.request_timeout_seconds, is_orphan)
     hand_over = take_over(runtime.sessions.store)
     running = asyncio.create_task(server.serve([listener]))
     if not settings.is_loopback and not settings.api_token:
@@ -116,6 +124,7 @@ async def _serve(runtime: Runtime) -> None:
     gc.freeze()
     gc.enable()
     await server.signalled.wait()
+    server.close_connections()
     await runtime.turns.drain(settings.shutdown_grace_seconds)
     await runtime.close()
     hand_over()

@@ -306,6 +306,8 @@ class Session:
     ) -> None:
         while True:
             next_last = cast(LastTurn, {**last, "records": {**self.records}})
+            if self.actor is not None and next_last.pop("ownerless", False):
+                next_last["actor"] = self.actor  # even while its first turn is not committed
             for hooks in self.sessions.hooks:
                 hooks.before_save(self, next_last, turn)
             if not next_last["records"]:

@@ -82,8 +82,8 @@ export class Runner {
     if (model === 'offline' && !turns.every(({ offline }) => offline)) {
       return { ...run, skipped: 'MODEL is not set, and a turn has no `offline` lines' }
     }
-    const hasOnlyJudge = ({ expect = {} }: CaseTurn) => Object.keys(expect).join() === 'judge'
-    if (model === 'offline' && turns.length > 0 && turns.every(hasOnlyJudge)) {
+    const expected = new Set(turns.flatMap(({ expect = {} }) => Object.keys(expect)))
+    if (model === 'offline' && [...expected].join() === 'judge') {
       return { ...run, skipped: 'MODEL is not set, and the case expects only `judge`' }
     }
     const startedAt = performance.now()
@@ -97,7 +97,10 @@ export class Runner {
       const isLate = error instanceof TimeoutError
       const failure = `it raised ${constructor.name}: ${String(message).slice(0, 200)}`
       if (error instanceof JudgeUnavailable) run.error = message
-      else run.failures.push(isLate ? `it did not end within ${seconds} s` : failure)
+      else if (!isLate || !run.error) {
+        delete run.error
+        run.failures.push(isLate ? `it did not end within ${seconds} s` : failure)
+      }
     }
     run.seconds = round(performance.now() - startedAt)
     run.tokens = run.turns.reduce((sum, { tokens }) => sum + tokens, 0)
@@ -112,7 +115,9 @@ export class Runner {
       const { expect = {} } = caseTurn
       run.failures.push(...failuresOf(record, expect))
       if (expect.judge && run.failures.length === 0 && this.#settings.model !== 'offline') {
+        run.error = 'the judge did not answer in time'
         run.failures.push(...(await this.#askJudge(run.turns, expect.judge, stop)))
+        delete run.error
       }
       if (run.failures.length > 0) return
     }

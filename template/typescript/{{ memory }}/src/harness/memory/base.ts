@@ -1,7 +1,7 @@
 // The interface of long-term memories, its data types and errors.
 
 import type { NamespaceConfig } from '../collections/memory_backend.ts'
-import { describe } from '../log.ts'
+import { describe, placeOf } from '../log.ts'
 import type { Namespace, Who } from './namespaces.ts'
 
 /** The memory failed. The message is safe to log: no secrets, prompts or replies. */
@@ -172,4 +172,10 @@ export async function bounded<T>(
 /** Return the reason for a failure, safe to log. */
 export function describeFailure(error: unknown): string {
   return error instanceof MemoryUnavailable ? error.message : describe(error)
+}
+
+/** Return the reason for a failure in an owner's code, with file and line, for the log. */
+export function locateFailure(error: unknown): string {
+  const isKnown = error instanceof MemoryUnavailable
+  return isKnown ? error.message : describe(error) + placeOf(error)
 }

@@ -1,7 +1,6 @@
 // Erase one actor's data from the memories, and no data that may belong to others.
 
-import { describe } from '../log.ts'
-import { type Memory, type MemoryCollection, MemoryUnavailable } from './base.ts'
+import { locateFailure, type Memory, type MemoryCollection, MemoryUnavailable } from './base.ts'
 import { addPlace, type Place, type Report } from './erasure_report.ts'
 import { LocalMemory } from './local.ts'
 import type { LongTermMemory } from './long_term.ts'
@@ -150,11 +149,11 @@ export class Erasure {
           } else if (store.writable) failures.push(`${where}: ${NO_ERASE}`)
           else notes.push(`${where} ${READ_ONLY}`)
         } catch (error) {
-          failures.push(`${where}: ${describe(error)}`)
+          failures.push(`${where}: ${locateFailure(error)}`)
         }
       }
     } catch (error) {
-      failures.push(`the stores of own_memory: ${describe(error)}`)
+      failures.push(`the stores of own_memory: ${locateFailure(error)}`)
     }
   }
 

@@ -5,8 +5,9 @@ import { isDeepStrictEqual } from 'node:util'
 
 import { metadataProblem } from '../collections/memory_backend.ts'
 import { isBlank } from '../contract.ts'
-import { describe, log } from '../log.ts'
-import { describeFailure, isFor, MemoryRefused, MemoryUnavailable } from './base.ts'
+import { log } from '../log.ts'
+import { describeFailure, isFor, locateFailure, MemoryRefused } from './base.ts'
+import { MemoryUnavailable } from './base.ts'
 import type { MemoryCollection, MemoryEvent, Turns, Utterance } from './base.ts'
 import type { Who } from './namespaces.ts'
 import { MemoryPolicy } from './policy.ts'
@@ -187,7 +188,7 @@ function withMetadata(policy: MemoryPolicy, identity: Who, utterance: Utterance)
     reason = metadataProblem(metadata)
     if (!reason) return [role, text, metadata, ...more]
   } catch (error) {
-    reason = describe(error) // owner's code; the text is still recorded
+    reason = locateFailure(error) // owner's code; the text is still recorded
   }
   log('WARNING', `text is recorded without its metadata: own_memory: ${reason}`)
   return [role, text, ownMetadata, ...more]
@@ -319,7 +320,7 @@ function isDue(policy: MemoryPolicy, name: string, identity: Who, turns: Turns):
   try {
     return policy.isDue(name, identity, turns)
   } catch (error) {
-    log('WARNING', `recording turns now: own_memory failed: ${describe(error)}`)
+    log('WARNING', `recording turns now: own_memory failed: ${locateFailure(error)}`)
     return true // owner's code; no turn is lost
   }
 }
@@ -328,7 +329,7 @@ function isRecorded(policy: MemoryPolicy, identity: Who, utterance: Utterance): 
   try {
     return policy.isRecorded(identity, utterance)
   } catch (error) {
-    log('WARNING', `text is not recorded: own_memory failed: ${describe(error)}`)
+    log('WARNING', `text is not recorded: own_memory failed: ${locateFailure(error)}`)
     return false
   }
 }

@@ -5,8 +5,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 import pRetry, { type Options } from 'p-retry'
 
-import { describe, log } from '../log.ts'
-import { bounded, describeFailure, MemoryRefused, MemoryUnavailable } from './base.ts'
+import { log } from '../log.ts'
+import { bounded, locateFailure, MemoryRefused, MemoryUnavailable } from './base.ts'
 import type { Who } from './namespaces.ts'
 
 export const MAX_TURNS = 1000 // waiting turns per actor
@@ -218,13 +218,13 @@ export class RetryQueue<T> {
           randomize: true,
           onFailedAttempt: ({ error }) => {
             lane.hasFailed = true
-            lane.reason = describeFailure(error)
+            lane.reason = locateFailure(error)
           },
         })
         lane.hasFailed = false
         return
       } catch (error) {
-        if (!signal.aborted) return this.#reportLost(lane.work?.turns ?? 0, describeFailure(error))
+        if (!signal.aborted) return this.#reportLost(lane.work?.turns ?? 0, locateFailure(error))
       }
     }
   }
@@ -249,7 +249,7 @@ export class RetryQueue<T> {
     } catch (error) {
       if (stop.aborted && this.#closing.signal.aborted) lane.patience *= 2 // slow, not down
       // p-retry does not retry a TypeError.
-      throw error instanceof MemoryUnavailable ? error : new MemoryUnavailable(describe(error))
+      throw error instanceof MemoryUnavailable ? error : new MemoryUnavailable(locateFailure(error))
     } finally {
       clearTimeout(timer)
       timeout.abort()

@@ -2,7 +2,7 @@
 
 import { isBlank } from '../contract.ts'
 import { log } from '../log.ts'
-import { describeFailure } from './base.ts'
+import { locateFailure } from './base.ts'
 import type { Hit, InjectionContext } from './hits.ts'
 import type { MemoryTurn, Injection } from './recall.ts'
 
@@ -28,13 +28,13 @@ export async function show(
     if (memories.length > 0) texts.push(String(turn.policy.formatMemories(memories)))
     hits = memories
   } catch (error) {
-    log('WARNING', `no memories are shown: own_memory failed: ${describeFailure(error)}`)
+    log('WARNING', `no memories are shown: own_memory failed: ${locateFailure(error)}`)
   }
   try {
     notice = String(turn.policy.notice(context) ?? '')
     texts.push(notice)
   } catch (error) {
-    log('WARNING', `no notice is shown: own_memory failed: ${describeFailure(error)}`)
+    log('WARNING', `no notice is shown: own_memory failed: ${locateFailure(error)}`)
   }
   const text = texts.filter((part) => !isBlank(part)).join('\n\n')
   return turn.recordInjection({ hits, text, notice })

@@ -283,7 +283,9 @@ export class ValkeyStore implements DurableStore {
 
   /** Return keys for more data of a session; a cluster keeps them on one node. */
   keysBeside(sessionId: string, ...names: string[]): string[] {
-    return names.map((name) => `${this.#prefix}{${sessionId}}:${name}${this.#suffix}`)
+    // A cluster chooses the node by what stands between the braces.
+    const tag = segmentOf(sessionId)
+    return names.map((name) => `${this.#prefix}{${tag}}:${name}${this.#suffix}`)
   }
 
   /** Return the result of a script on keys of one node. Throws StoreUnavailable. */

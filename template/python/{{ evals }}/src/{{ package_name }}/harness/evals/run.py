@@ -77,17 +77,20 @@ class Runner:
         turns = case.data.get("turns", [])
         if is_offline and not all("offline" in turn for turn in turns):
             return run | {"skipped": "MODEL is not set, and a turn has no `offline` lines"}
-        if is_offline and turns and all([*turn.get("expect", {})] == ["judge"] for turn in turns):
+        expected = {name for turn in turns for name in turn.get("expect", {})}
+        if is_offline and expected == {"judge"}:
             return run | {"skipped": "MODEL is not set, and the case expects only `judge`"}
         try:
             async with asyncio.timeout(seconds):
                 await self._take_turns(case, run)
         except TimeoutError:
             run["late"] = True
-            run["failures"].append(f"it did not end within {seconds} s")
+            if "error" not in run:
+                run["failures"].append(f"it did not end within {seconds} s")
         except JudgeUnavailable as error:
             run["error"] = str(error)
         except Exception as error:  # noqa: BLE001 (the other cases must run)
+            run.pop("error", None)
             run["failures"].append(f"it raised {type(error).__name__}: {str(error)[:200]}")
         run["seconds"] = round(time.monotonic() - started_at, 3)
         run["tokens"] = sum(turn["tokens"] for turn in run["turns"])
@@ -101,7 +104,9 @@ class Runner:
             expect = case_turn.get("expect", {})
             run["failures"] += failures_of(record, expect)
             if "judge" in expect and not run["failures"] and self.settings.model != "offline":
+                run["error"] = "the judge did not answer in time"
                 run["failures"] += await self._ask_judge(run["turns"], expect["judge"])
+                del run["error"]
             if run["failures"]:
                 return
 

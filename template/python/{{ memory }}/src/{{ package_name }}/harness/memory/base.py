@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol
 
 from ..collections.memory_backend import NamespaceConfig
-from ..log import describe
+from ..log import describe, place_of
 from .namespaces import Namespace, Who
 
 Metadata = Mapping[str, str]
@@ -156,3 +156,9 @@ class MemoryCollection:
 def describe_failure(error: BaseException) -> str:
     """Return the reason for a failure, safe to log."""
     return str(error) if isinstance(error, MemoryUnavailable) else describe(error)
+
+
+def locate_failure(error: BaseException) -> str:
+    """Return the reason for a failure in an owner's code, with file and line, for the log."""
+    is_known = isinstance(error, MemoryUnavailable)
+    return str(error) if is_known else describe(error) + place_of(error)

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 
-from ..log import describe
-from .base import Memory, MemoryCollection, MemoryUnavailable
+from .base import Memory, MemoryCollection, MemoryUnavailable, locate_failure
 from .local import LocalMemory
 from .long_term import LongTermMemory
 from .namespaces import PLACEHOLDER, ROOT, STRATEGY, Namespace, Who, normalised, resolve
@@ -181,7 +180,7 @@ class Erasure:
         try:
             stores = self._policy.own_stores(self._identity)
         except Exception as error:  # noqa: BLE001 (owner's code)
-            report.could_not.append(f"the stores of own_memory: {describe(error)}")
+            report.could_not.append(f"the stores of own_memory: {locate_failure(error)}")
             return
         for store in stores:
             where = f"store {store.name}"
@@ -195,7 +194,7 @@ class Erasure:
                 else:
                     report.notes.append(f"{where} {READ_ONLY}")
             except Exception as error:  # noqa: BLE001 (owner's code)
-                report.could_not.append(f"{where}: {describe(error)}")
+                report.could_not.append(f"{where}: {locate_failure(error)}")
 
     def _add_note(self, memory: Memory) -> None:
         if memory.after_erasure:

@@ -12,7 +12,6 @@ from uuid import uuid4
 
 from ..collections.memory_backend import metadata_problem
 from ..contract import is_blank, well_formed
-from ..log import describe
 from .base import (
     Event,
     MemoryCollection,
@@ -21,6 +20,7 @@ from .base import (
     Turns,
     Utterance,
     describe_failure,
+    locate_failure,
 )
 from .namespaces import Who
 from .policy import MemoryPolicy
@@ -131,7 +131,7 @@ class Recorder:
         try:
             return bool(self._policy.is_due(name, identity, turns))
         except Exception as error:  # noqa: BLE001 (owner's code; no turn is lost)
-            log.warning("recording turns now: own_memory failed: %s", describe(error))
+            log.warning("recording turns now: own_memory failed: %s", locate_failure(error))
             return True
 
     def _send_batch(self, name: str, identity: Who) -> None:
@@ -252,7 +252,7 @@ def _is_recorded(policy: MemoryPolicy, identity: Who, utterance: Utterance) -> b
     try:
         return policy.is_recorded(identity, utterance)
     except Exception as error:  # noqa: BLE001
-        log.warning("text is not recorded: own_memory failed: %s", describe(error))
+        log.warning("text is not recorded: own_memory failed: %s", locate_failure(error))
         return False
 
 
@@ -278,7 +278,7 @@ def _with_metadata(policy: MemoryPolicy, identity: Who, utterance: Utterance) ->
         reason = metadata_problem(metadata)
     except Exception as error:  # noqa: BLE001 (owner's code; the text is still recorded)
         metadata = {}
-        reason = describe(error)
+        reason = locate_failure(error)
     if not reason:
         return utterance._replace(metadata=metadata)
     log.warning("text is recorded without its metadata: own_memory: %s", reason)

@@ -16,7 +16,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 from tenacity.stop import StopBaseT, stop_after_attempt
 from tenacity.wait import wait_random_exponential
 
-from .base import MemoryRefused, MemoryUnavailable, describe_failure
+from .base import MemoryRefused, MemoryUnavailable, locate_failure
 from .namespaces import Who
 
 log = logging.getLogger(__name__)
@@ -221,7 +221,7 @@ class RetryQueue:
                 )
                 lane.has_failed = False
             except Exception as error:  # noqa: BLE001 (an owner's store may raise any error)
-                self._report_lost(lane.work.turns if lane.work else 0, describe_failure(error))
+                self._report_lost(lane.work.turns if lane.work else 0, locate_failure(error))
             lane.work = None
         self._lanes.pop(identity, None)  # `close` may have removed it
         if self.turns < BACKLOG // 2:
@@ -262,7 +262,7 @@ class RetryQueue:
     def _note_failure(self, lane: Lane, state: RetryCallState) -> None:
         lane.has_failed = True
         if state.outcome and (error := state.outcome.exception()):
-            lane.reason = describe_failure(error)
+            lane.reason = locate_failure(error)
 
     def _drop(self, actor: str) -> int:
         """Drop the oldest items beyond the limits; return the number of dropped items.

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from ..contract import is_blank
-from ..log import describe
+from .base import locate_failure
 from .hits import Hit, Injection, InjectionContext
 from .recall import MemoryTurn
 
@@ -32,12 +32,12 @@ async def show(
         texts += [str(policy.format_memories(memories))] if memories else []
         hits += memories
     except Exception as error:  # noqa: BLE001 (owner's code; the turn continues)
-        log.warning("no memories are shown: own_memory failed: %s", describe(error))
+        log.warning("no memories are shown: own_memory failed: %s", locate_failure(error))
     try:
         notice = str(policy.notice(context) or "")
         texts.append(notice)
     except Exception as error:  # noqa: BLE001
-        log.warning("no notice is shown: own_memory failed: %s", describe(error))
+        log.warning("no notice is shown: own_memory failed: %s", locate_failure(error))
     turn.injection = Injection(
         hits, "\n\n".join(text for text in texts if not is_blank(text)), notice
     )

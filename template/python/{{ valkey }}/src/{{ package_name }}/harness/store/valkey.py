@@ -301,7 +301,9 @@ class ValkeyStore:
 
     def keys_beside(self, session_id: str, *names: str) -> list[str]:
         """Return keys for more data of a session; a cluster keeps them on one node."""
-        return [f"{self._prefix}{{{session_id}}}:{name}{self._suffix}" for name in names]
+        # A cluster chooses the node by what stands between the braces.
+        tag = segment_of(session_id)
+        return [f"{self._prefix}{{{tag}}}:{name}{self._suffix}" for name in names]
 
     async def evaluate(self, script: str, keys: Sequence[str], *values: Any) -> Any:
         """Return the result of a script on keys of one node. Raises StoreUnavailable."""

@@ -16,9 +16,9 @@ import type { SearchOptions, StreamOptions, Tool } from '@strands-agents/sdk'
 import type { Options } from '../capability.ts'
 import { isBlank } from '../contract.ts'
 import { startTimer } from '../deadline.ts'
-import { describe, log } from '../log.ts'
+import { log } from '../log.ts'
 import { OfflineModel } from '../echo_model.ts'
-import { bounded, describeFailure, isFor, MemoryRefused } from './base.ts'
+import { bounded, describeFailure, isFor, locateFailure, MemoryRefused } from './base.ts'
 import type { MemoryCollection, Metadata, Utterance } from './base.ts'
 import type { AddOptions, Failures, Hit } from './hits.ts'
 import { linesOf, MAX_QUERY_CHARS, type MemoryTurn } from './recall.ts'
@@ -195,7 +195,7 @@ export class GuardedStore implements MemoryStore {
       })
     } catch (error) {
       failures[this.name] = describeFailure(error)
-      log('WARNING', `could not search store ${this.name}: ${failures[this.name]}`)
+      log('WARNING', `could not search store ${this.name}: ${locateFailure(error)}`)
       return []
     } finally {
       stopTimer()
@@ -234,7 +234,7 @@ export class GuardedStore implements MemoryStore {
           facts = await extractor.extract(messages, { defaultModel: model })
         } catch (error) {
           if (calls < MAX_CALLS) throw error
-          throw new MemoryRefused(describe(error))
+          throw new MemoryRefused(locateFailure(error))
         }
       }
       // `forget` may have run meanwhile.

@@ -19,9 +19,9 @@ from strands.types.tools import AgentTool
 from ..contract import is_blank
 from ..deadline import time_limit
 from ..echo_model import OfflineModel
-from ..log import describe
 from ..sessions.sessions import serialize
 from .base import MemoryCollection, MemoryRefused, Metadata, Utterance
+from .base import describe_failure, locate_failure
 from .hits import Hit, best
 from .policy import MemoryPolicy
 from .recall import MAX_QUERY_CHARS, MemoryTurn, turn_context
@@ -115,10 +115,11 @@ class GuardedStore(sdk.MemoryStore):
                 bounded = sdk.SearchOptions(max_search_results=limit)
                 return await self.store.search(query[-MAX_QUERY_CHARS:], bounded)
         except TimeoutError:
-            reason = f"no answer within {self._seconds} s"
+            reason = located = f"no answer within {self._seconds} s"
         except Exception as error:  # noqa: BLE001 (the turn continues after any error)
-            reason = describe(error)
-        log.warning("could not search store %s: %s", self.name, reason)
+            reason = describe_failure(error)
+            located = locate_failure(error)
+        log.warning("could not search store %s: %s", self.name, located)
         failures[self.name] = reason
         return []
 
@@ -175,7 +176,7 @@ class GuardedStore(sdk.MemoryStore):
                 except Exception as error:
                     if calls < MAX_CALLS:
                         raise
-                    raise MemoryRefused(describe(error)) from None
+                    raise MemoryRefused(locate_failure(error)) from None
             while facts and not await is_erased():  # `forget` may have run meanwhile
                 await self.store.add(facts[0].content, facts[0].metadata)
                 facts.popleft()

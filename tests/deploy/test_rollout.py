@@ -1,0 +1,195 @@
+"""A rollout on Kubernetes under load: the kubelet's sequence ends the pods, and no turn is lost."""
+
+import random
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from tests.conformance.client import KEY, SESSION
+from tests.conformance.conftest import provider  # noqa: F401 (a fixture)
+from tests.conformance.provider import Provider
+from tests.conformance.server import Server
+from tests.conformance.steps import Drip
+from tests.conformance.targets import TARGETS
+from tests.installed import rendered
+from tests.stores.agents import Home
+from tests.stores.proxy import Proxy
+from tests.stores.servers import Address, wait_for
+from tests.stores.stores import Backing
+
+pytestmark = [pytest.mark.full, pytest.mark.slow, pytest.mark.timeout(600)]
+CLIENTS = 10
+STREAMS = (1, 60)  # the shortest and the longest, in seconds
+LAG = 2  # seconds until a node sends new connections to other pods
+
+
+class Service(Proxy):
+    """A Service: each connection goes to one of the ready pods, and stays there."""
+
+    def __init__(self) -> None:
+        self.pods: list[Address] = []
+        super().__init__(("", 0))
+
+    @property
+    def behind(self) -> Address:
+        return random.choice(self.pods)
+
+    @behind.setter
+    def behind(self, _: Address) -> None:
+        pass
+
+
+@dataclass
+class Client:
+    """A client with one session that keeps its connections and repeats a refused turn."""
+
+    url: str
+    provider: Provider
+    stop: threading.Event
+    session: str = field(default_factory=lambda: f"session-{uuid.uuid4()}")
+    prompts: list[str] = field(default_factory=list)  # of the turns that were answered
+    refused: list[int] = field(default_factory=list)  # how often each of them was refused
+    problem: str = ""
+
+    def run(self) -> None:
+        try:
+            with httpx.Client(timeout=90) as http:
+                while not self.stop.is_set():
+                    self.take_turn(http)
+        except Exception as error:  # the test reports it
+            self.problem = repr(error)
+
+    def take_turn(self, http: httpx.Client) -> None:
+        prompt = f"Turn {len(self.prompts) + 1} of {self.session}"
+        seconds = random.uniform(*STREAMS)
+        self.provider.script(prompt, [Drip(round(seconds * 4), 250), "."])
+        headers = {SESSION: self.session, KEY: prompt}
+        for refused in range(10):
+            try:
+                answer = http.stream(
+                    "POST", self.url, headers=headers, json={"prompt": prompt}, timeout=90
+                )
+                with answer as response:
+                    lines = [*response.iter_lines()]
+            except httpx.ReadError:  # the pod closed a connection that this client has kept
+                continue
+            if response.status_code == 503:
+                time.sleep(int(response.headers["Retry-After"]))
+                continue
+            assert "event: done" in lines, (prompt, response.status_code, lines[-5:])
+            self.prompts.append(prompt)
+            self.refused.append(refused)
+            return
+        raise AssertionError(f"refused again and again: {prompt}")
+
+
+@dataclass
+class Pod:
+    """A server that ends as the kubelet ends a pod."""
+
+    server: Server
+    service: Service
+    manifest: dict[str, Any]
+    ended: threading.Thread | None = None
+    seconds: float = 0
+    code: int | None = None
+
+    def start(self) -> None:
+        wait_for("a ready pod", lambda: self.server.get("/ping").status == 200)
+        self.service.pods.append(self.server.address)
+
+    def terminate(self) -> None:
+        """Begin the end of the pod."""
+        self.ended = threading.Thread(target=self._terminate, daemon=True)
+        self.ended.start()
+
+    def _terminate(self) -> None:
+        begin = time.monotonic()
+        (agent,) = self.manifest["containers"]
+        hook = agent["lifecycle"]["preStop"]["sleep"]["seconds"]
+        time.sleep(LAG)
+        self.service.pods.remove(self.server.address)
+        time.sleep(hook - LAG)
+        self.server.signal()
+        self.code = self.server.exit_code(
+            self.manifest["terminationGracePeriodSeconds"] - (time.monotonic() - begin)
+        )
+        self.seconds = time.monotonic() - begin
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.mark.parametrize("target", ["strands-python", "vercel-typescript"])
+def test_a_rollout_loses_no_turn(
+    target: str,
+    provider: Provider,  # noqa: F811
+    tmp_path: Path,
+    stack: ExitStack,
+) -> None:
+    base = next(it for it in TARGETS if it.name == target)
+    answers = (("model", "openai-compatible"), ("deploy", "kubernetes"))
+    backing = Backing(tmp_path / "backing", stack)
+    home = Home(replace(base, variant=target, answers=answers), backing, tmp_path, "valkey")
+    text = (rendered(target, session_store="valkey", deploy="kubernetes") / "deploy").joinpath(
+        "kubernetes.yaml"
+    )
+    documents = yaml.safe_load_all(text.read_text())
+    (manifest,) = [it["spec"]["template"]["spec"] for it in documents if it["kind"] == "Deployment"]
+    (agent,) = manifest["containers"]
+    given = {it["name"]: it["value"] for it in agent["env"]}
+    variables = {
+        "SHUTDOWN_GRACE_SECONDS": given["SHUTDOWN_GRACE_SECONDS"],
+        **home.store.environment(home.store.address),
+    }
+    service = Service()
+    stack.callback(service.close)
+
+    def pod() -> Pod:
+        server = Server(home.target, home.folder, provider.origin, variables)
+        stack.callback(server.stop)
+        pod = Pod(server, service, manifest)
+        pod.start()
+        return pod
+
+    stop = threading.Event()
+    old = [pod(), pod()]
+    clients = [Client(f"{service.url}/invocations", provider, stop) for _ in range(CLIENTS)]
+    threads = [threading.Thread(target=client.run, daemon=True) for client in clients]
+    for thread in threads:
+        thread.start()
+        time.sleep(0.3)
+    for one in old:
+        pod()  # the rollout ends a pod when a new one is ready
+        one.terminate()
+    for one in old:
+        assert one.ended
+        one.ended.join(300)
+        assert one.code == 0, one.server.log
+    stop.set()
+    for thread in threads:
+        thread.join(120)
+    assert [client.problem for client in clients] == [""] * CLIENTS
+    for client in clients:
+        turns = len(client.prompts)
+        assert turns > 0
+        assert home.store.turns(client.session) == turns
+        saved = str(home.store.snapshot(client.session))
+        for prompt in client.prompts:
+            assert len(provider.calls_for(prompt)) == 1, prompt
+            assert saved.count(prompt) >= 1
+    refusals = [number for client in clients for number in client.refused]
+    # A refusal closes its connection, so the next attempt reaches another pod.
+    assert max(refusals) <= 1, refusals
