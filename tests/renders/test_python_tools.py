@@ -35,6 +35,7 @@ FIELD = re.compile(rf"^    (\w+): {KIND} = .*(?<!,)$", re.MULTILINE)
 KEY = re.compile(r"(\w+): (?:boolean|integer|secret|string|stringList)\(")
 TABLE = re.compile(r"^\| variable \|.*\n\|[-|]*\n((?:\|.*\n)+)", re.MULTILINE)
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
+ANCHOR = re.compile(r"\[[^\]]*\]\(([^)#\s]*)#([^)\s]+)\)")
 # A proxy that nothing listens at: what does not go through Python's sockets ends there.
 DEAD_PROXY = dict.fromkeys(
     ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy"), "http://127.0.0.1:9"
@@ -142,6 +143,16 @@ def test_every_relative_link_leads_to_a_file(project: Path) -> None:
         for link in LINK.findall(path.read_text("utf-8")):
             if "://" not in link and not link.startswith("mailto:"):
                 assert (path.parent / link).exists(), f"{path.name} links to {link}"
+
+
+def test_every_link_to_a_heading_leads_there(project: Path) -> None:
+    for path in project.rglob("*.md"):
+        for file, anchor in ANCHOR.findall(path.read_text("utf-8")):
+            if "://" not in file:
+                linked = path.parent / file if file else path
+                headings = re.findall(r"(?m)^#+ (.+)$", linked.read_text("utf-8"))
+                anchors = [re.sub(r"[^\w -]", "", it).lower().replace(" ", "-") for it in headings]
+                assert anchor in anchors, f"{path.name} links to {file}#{anchor}"
 
 
 def test_every_module_states_its_purpose(project: Path) -> None:

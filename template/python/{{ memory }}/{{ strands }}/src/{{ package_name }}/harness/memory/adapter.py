@@ -20,8 +20,14 @@ from ..contract import is_blank
 from ..deadline import time_limit
 from ..echo_model import OfflineModel
 from ..sessions.sessions import serialize
-from .base import MemoryCollection, MemoryRefused, Metadata, Utterance
-from .base import describe_failure, locate_failure
+from .base import (
+    MemoryCollection,
+    MemoryRefused,
+    Metadata,
+    Utterance,
+    describe_failure,
+    locate_failure,
+)
 from .hits import Hit, best
 from .policy import MemoryPolicy
 from .recall import MAX_QUERY_CHARS, MemoryTurn, turn_context
