@@ -63,6 +63,7 @@ PHYSICAL = {
     "Vectors": "Vectors.VectorBucketArn",
 }
 RUNTIME = CREATED["Runtime.AgentRuntimeArn"]
+RUNTIME_ID = CREATED["Runtime.AgentRuntimeId"]
 LOGS = f"/aws/bedrock-agentcore/runtimes/{RUNTIME.rpartition('/')[2]}-DEFAULT"
 # Calls that read; all others change something.
 READS = ("aws configure", "aws ecr get-login-password", "sleep")
@@ -100,7 +101,14 @@ class Account:
     buckets: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     repositories: dict[str, set[str]] = field(default_factory=dict)
     secrets: dict[str, str] = field(default_factory=dict)
+    descriptions: dict[str, str] = field(default_factory=dict)  # of secrets
+    scheduled: set[str] = field(default_factory=set)  # secrets that are deleted after some days
+    unlisted: set[str] = field(default_factory=set)  # secrets that the list does not have yet
     stack: dict[str, Any] | None = None
+    # The resources of deleted stacks, by the stack's id: their physical ids and statuses.
+    deleted: dict[str, dict[str, tuple[str, str]]] = field(default_factory=dict)
+    # The resources that updates left outside the stack, as their names and physical ids.
+    skipped: list[tuple[str, str]] = field(default_factory=list)
     artifacts: list[Any] = field(default_factory=list)
     remaining: dict[str, str] = field(default_factory=dict)
     groups: set[str] = field(default_factory=set)
@@ -124,7 +132,7 @@ class Account:
         return {
             "buckets": {name: sorted(keys) for name, keys in self.buckets.items()},
             "repositories": {name: sorted(tags) for name, tags in self.repositories.items()},
-            "secrets": dict(self.secrets),
+            "secrets": {it: v for it, v in self.secrets.items() if it not in self.scheduled},
             "stack": stack,
             "remaining": dict(self.remaining),
             "logs": sorted(self.groups),
@@ -138,7 +146,7 @@ class Account:
     def save(self) -> dict[str, Any]:
         """A copy of what exists."""
         names = ["buckets", "repositories", "secrets", "stack", "artifacts", "remaining", "groups"]
-        names.append("reasons")
+        names += ["reasons", "descriptions", "scheduled", "deleted", "skipped"]
         return copy.deepcopy({name: getattr(self, name) for name in names})
 
     def restore(self, saved: dict[str, Any]) -> None:
@@ -317,19 +325,42 @@ class Account:
         assert given["force"]
         del self.repositories[given["repositoryName"]]
 
+    def _described(self, name: str) -> dict[str, Any]:
+        described: dict[str, Any] = {"Name": name}
+        if name in self.descriptions:
+            described["Description"] = self.descriptions[name]
+        if name in self.scheduled:
+            described["DeletedDate"] = NOW
+        return described
+
     def _secretsmanager_describe_secret(self, _command: Command, given: Any) -> Any:
         if given["SecretId"] not in self.secrets:
             raise RefusalError("ResourceNotFoundException")
-        return {"Name": given["SecretId"]}
+        return self._described(given["SecretId"])
+
+    def _secretsmanager_list_secrets(self, _command: Command, given: Any) -> Any:
+        """A filter by name is a prefix; the list may lack what changed in the last minutes."""
+        (filter,) = given["Filters"]
+        assert filter["Key"] == "name"
+        found = [it for it in self.secrets if it.startswith(tuple(filter["Values"]))]
+        is_listed = {*found} - self.scheduled - self.unlisted
+        return {"SecretList": [self._described(it) for it in found if it in is_listed]}
 
     def _secretsmanager_create_secret(self, command: Command, given: Any) -> None:
         assert given["Name"] not in self.secrets
         assert given["SecretString"] == command.typed != ""
         self.secrets[given["Name"]] = given["SecretString"]
+        self.descriptions[given["Name"]] = given["Description"]
 
     def _secretsmanager_delete_secret(self, _command: Command, given: Any) -> None:
-        assert given["ForceDeleteWithoutRecovery"]
-        del self.secrets[given["SecretId"]]
+        name = given["SecretId"]
+        assert name in self.secrets
+        if not given.get("ForceDeleteWithoutRecovery"):
+            assert name not in self.scheduled
+            self.scheduled.add(name)
+            return
+        del self.secrets[name]
+        self.descriptions.pop(name, None)
 
     def _found(self) -> dict[str, Any]:
         if self.stack is None:
@@ -354,38 +385,63 @@ class Account:
         }
         return {"Stacks": [described]}
 
-    def _cloudformation_describe_stack_resources(self, _command: Command, _given: Any) -> Any:
+    def _stack_named(self, name: str) -> dict[str, tuple[str, str]]:
+        """The resources of the stack, or of a deleted stack by its id, with their statuses."""
+        if name in self.deleted:
+            return self.deleted[name]
+        kept = {it: CREATED[PHYSICAL[it]] for it in self._resources() if it in PHYSICAL}
+        physical = kept | ({"Runtime": RUNTIME_ID} if "Runtime" in self._resources() else {})
+        return {it: (id, "CREATE_COMPLETE") for it, id in physical.items()}
+
+    def _cloudformation_describe_stack_resources(self, _command: Command, given: Any) -> Any:
         listed = [
             {
                 "LogicalResourceId": name,
-                "PhysicalResourceId": CREATED[PHYSICAL[name]],
-                "ResourceType": it["Type"],
+                "PhysicalResourceId": id,
+                "ResourceType": "AWS::Any::Type",
                 "Timestamp": NOW,
-                "ResourceStatus": "CREATE_COMPLETE",
+                "ResourceStatus": status,
             }
-            for name, it in self._resources().items()
-            if name in PHYSICAL
+            for name, (id, status) in self._stack_named(given["StackName"]).items()
         ]
         return {"StackResources": listed}
+
+    def _cloudformation_list_stacks(self, _command: Command, given: Any) -> Any:
+        assert given["StackStatusFilter"] == ["DELETE_COMPLETE"]
+        usual = {"CreationTime": NOW, "StackStatus": "DELETE_COMPLETE"}
+        other = {**usual, "StackName": "my-agent-2", "StackId": "another"}
+        own = [{**usual, "StackName": "my-agent", "StackId": it} for it in self.deleted]
+        return {"StackSummaries": [other, *own]}
 
     def _resources(self) -> dict[str, Any]:
         found = self._found()
         return found["stack"].resources if "stack" in found else {}
 
-    def _cloudformation_describe_stack_events(self, _command: Command, _given: Any) -> Any:
-        self._found()
+    def _cloudformation_describe_stack_events(self, _command: Command, given: Any) -> Any:
+        name = given["StackName"]
+        if name not in self.deleted:
+            self._found()
+        usual = {"StackId": "s", "StackName": "my-agent", "Timestamp": NOW}
+        skipped = [
+            {
+                **usual,
+                "EventId": f"{resource}-{number}",
+                "LogicalResourceId": resource,
+                "PhysicalResourceId": id,
+                "ResourceStatus": "DELETE_SKIPPED",
+            }
+            for number, (resource, id) in enumerate(self.skipped)
+        ]
         events = [
             {
-                "StackId": "s",
+                **usual,
                 "EventId": str(number),
-                "StackName": "my-agent",
-                "Timestamp": NOW,
                 "ResourceStatus": "UPDATE_FAILED",
                 "ResourceStatusReason": reason,
             }
             for number, reason in enumerate(self.reasons)
         ]
-        return {"StackEvents": events[::-1]}
+        return {"StackEvents": [*skipped, *events][::-1]}
 
     def _cloudformation_get_template(self, _command: Command, _given: Any) -> Any:
         return {"TemplateBody": self._found()["template"]}
@@ -416,6 +472,8 @@ class Account:
         self._check_artifact(artifact)
         for name in self._secrets_of(stack):
             assert name in self.secrets, "the secret is missing"
+        before = self.stack["stack"].resources if self.stack and "stack" in self.stack else {}
+        self._keep({it: one for it, one in before.items() if it not in stack.resources})
         is_changed = not self.stack or self.stack["parameters"] != parameters
         self.stack = {
             "status": "UPDATE_COMPLETE" if self.stack else "CREATE_COMPLETE",
@@ -441,13 +499,23 @@ class Account:
         found = [it for it in stack.environment.values() if it.startswith(resolve)]
         return [it.removeprefix(resolve).removesuffix("}}") for it in found]
 
+    def _keep(self, resources: dict[str, Any]) -> None:
+        """Let those of the deleted resources remain that the template says."""
+        for name, it in resources.items():
+            if "Retain" in it.get("DeletionPolicy", "") and name in PHYSICAL:
+                self.remaining[name] = CREATED[PHYSICAL[name]]
+                self.skipped.append((name, CREATED[PHYSICAL[name]]))
+
     def _cloudformation_delete_stack(self, _command: Command, _given: Any) -> None:
         if not self.stack:
             return
-        if "stack" in self.stack:
-            for name, it in self.stack["stack"].resources.items():
-                if "Retain" in it.get("DeletionPolicy", "") and name in PHYSICAL:
-                    self.remaining[name] = CREATED[PHYSICAL[name]]
+        resources = self._stack_named("my-agent")
+        self._keep(self._resources())
+        id = f"arn:aws:cloudformation:{REGION}:{ACCOUNT}:stack/my-agent/{len(self.deleted)}"
+        self.deleted[id] = {
+            name: (physical, "DELETE_SKIPPED" if name in self.remaining else "DELETE_COMPLETE")
+            for name, (physical, _) in resources.items()
+        }
         self.stack, self.artifacts, self.reasons = None, [], []
 
     def _cloudformation_wait(self, command: Command, _given: Any) -> None:

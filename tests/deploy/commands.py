@@ -139,7 +139,7 @@ def given_to(command: Command) -> dict[str, Any]:
         if shape.type_name == "boolean":
             values: Any = not words
         elif shape.type_name == "list" and shape.member.type_name == "structure":
-            values = [dict(part.split("=", 1) for part in word.split(",")) for word in words]
+            values = [_shorthand(shape.member, word) for word in words]
         elif shape.type_name == "list":
             values = words
         else:
@@ -160,3 +160,16 @@ def given_to(command: Command) -> dict[str, Any]:
     check.write(called.input_shape, given)
     assert (check.problems, check.unknown) == ([], []), shown
     return given
+
+
+def _shorthand(shape: Any, word: str) -> dict[str, Any]:
+    """A structure in the shorthand of `aws`, such as `Key=name,Values=a,b`."""
+    found: dict[str, list[str]] = {}
+    for part in word.split(","):
+        name, is_member, value = part.rpartition("=")
+        if is_member:
+            found[name] = []
+        found[[*found][-1]].append(value)
+    lists = {name for name in found if shape.members[name].type_name == "list"}
+    assert all(len(values) == 1 for name, values in found.items() if name not in lists), word
+    return {name: values if name in lists else values[0] for name, values in found.items()}

@@ -1,6 +1,7 @@
 """The commands of docs/agentcore.md, the resources that they create, and an invocation."""
 
 import fnmatch
+import glob
 import io
 import json
 import os
@@ -23,7 +24,7 @@ from botocore.awsrequest import AWSResponse
 from botocore.exceptions import ClientError
 from urllib3 import HTTPResponse
 
-from hooks.variants import TARGETS
+from hooks.variants import EXTRAS, TARGETS
 from tests.agentcore.boto import SESSION
 from tests.agentcore.conftest import agentcore  # noqa: F401 (a fixture)
 from tests.agentcore.server import AgentCore
@@ -68,7 +69,21 @@ RENDERS = {
     "tracing": ("vercel-python+tracing", {"deploy": "agentcore"}),
     "gateway": ("vercel-typescript", {"deploy": "agentcore", "model": "gateway"}),
 }
+# Everything that the stack knows and that one render can have.
+CROWDED = {
+    f"crowded-{target}": (
+        f"{target}+valkey+agentcore+knowledge-base",
+        {
+            "deploy": "agentcore",
+            "session_store": "s3",
+            "model": "bedrock",
+            "extras": f"[{','.join(EXTRAS)}]",
+        },
+    )
+    for target in ("strands-python", "vercel-typescript")
+}
 USUAL = ("strands-python", "vercel-typescript")
+FULL = pytest.mark.full
 IMAGE = f"{commands.REGISTRY}/my-agent:1"
 PLATFORM = {"Image", "ImageToken", "LogGroups", "Logs"}
 # Of the variables in docs/agentcore.md those that it takes from the shell.
@@ -98,7 +113,7 @@ CONTROL = botocore.session.get_session().get_service_model("bedrock-agentcore-co
 
 
 def project_of(name: str) -> Path:
-    variant, answers = RENDERS[name]
+    variant, answers = (RENDERS | CROWDED)[name]
     return rendered(variant, **answers)
 
 
@@ -165,10 +180,11 @@ def test_no_update_of_a_stack_deletes_records(language: str) -> None:
 @pytest.mark.full
 @pytest.mark.slow
 def test_cloudformation_accepts_the_files() -> None:
-    files = [project_of(name) / "deploy" / "agentcore.yaml" for name in RENDERS]
+    files = [project_of(name) / "deploy" / "agentcore.yaml" for name in (*RENDERS, *CROWDED)]
     linter = Path(sys.executable).with_name("cfn-lint")
     linted = subprocess.run(
-        [linter, "-r", REGION, "eu-central-1", "--", *files],
+        # The linter reads the names as patterns.
+        [linter, "-r", REGION, "eu-central-1", "--", *(glob.escape(str(it)) for it in files)],
         capture_output=True,
         text=True,
     )
@@ -176,7 +192,7 @@ def test_cloudformation_accepts_the_files() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", RENDERS)
+@pytest.mark.parametrize("name", [*RENDERS, *(pytest.param(it, marks=FULL) for it in CROWDED)])
 def test_aws_accepts_the_resources(name: str) -> None:
     stack = stack_of(project_of(name))
     operation = CONTROL.operation_model("CreateAgentRuntime")

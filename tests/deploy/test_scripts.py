@@ -17,6 +17,7 @@ from tests.deploy.account import LOGS, RUNTIME, Account, Ran, changes, opened
 from tests.deploy.cloudformation import ACCOUNT, REGION
 from tests.deploy.commands import REGISTRY
 from tests.deploy.test_agentcore import RENDERS, SHELL, project_of
+from tests.installed import rendered
 from tests.stores.servers import find_program
 
 SHELLCHECK, ZIP = find_program("shellcheck"), find_program("zip")
@@ -148,7 +149,7 @@ def test_one_command_deploys_and_another_deletes(
     assert account.contents.items() >= empty.items()
     assert account.groups == {LOGS}
     # The commands that it prints delete the rest.
-    erase = "\n".join(it for it in ran.output.splitlines() if it.startswith(("  aws ", "  while ")))
+    erase = "\n".join(commands_in(ran))
     ran = account.run(project.path, typed=f"set -e\n{erase}", AWS_REGION=REGION)
     assert ran.code == 0, ran
     assert account.contents == {**empty, "remaining": {}, "logs": []}
@@ -357,6 +358,26 @@ def test_what_is_missing_is_named_before_anything_changes(
     assert changes(account.calls) == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("script", ["up", "rollback"])
+def test_the_program_of_the_first_turn_is_checked_first(
+    script: str, account: Account, tmp_path: Path
+) -> None:
+    project = Project("auth", account, tmp_path)
+    path = tmp_path / "bin"
+    (path / "curl").unlink()
+    for name in ("dash", "dirname", "mktemp", "rm", "git", "grep", "sed", "cat", "zip"):
+        if found := shutil.which(name):
+            (path / name).symlink_to(found)
+    words = GIVEN["auth"] if script == "up" else []
+    advice = "curl is not installed. Install it."
+    assert refused(project.run(script, *words, PATH=str(path)), script) == advice
+    assert account.calls == []
+    # Without a token, there is no first turn.
+    ran = project.run(script, *words, PATH=str(path), TOKEN="")
+    assert advice not in ran.errors
+
+
 @needs_zip
 @pytest.mark.full
 def test_a_failed_first_deployment_is_deleted_by_the_next(account: Account, tmp_path: Path) -> None:
@@ -416,6 +437,85 @@ def test_a_rollback_deploys_the_same_template(account: Account, tmp_path: Path) 
     assert ran.code == 0, ran
     assert account.stack
     assert account.stack["template"] == file.read_text()
+
+
+def updated(project: Project, variant: str, **answers: str) -> None:
+    """Give the project other answers, as `copier update` does."""
+    shutil.rmtree(project.path / "deploy")
+    shutil.copytree(rendered(variant, **answers), project.path, dirs_exist_ok=True)
+    project.commit("Other answers")
+
+
+def commands_in(ran: Ran) -> list[str]:
+    """The commands for the remaining resources that `down` prints."""
+    return [it for it in ran.output.splitlines() if it.startswith(("  aws ", "  while "))]
+
+
+@needs_zip
+@pytest.mark.slow
+@pytest.mark.parametrize("is_list_late", [False, True])
+def test_down_deletes_the_secrets_of_earlier_answers_and_names_the_others(
+    is_list_late: bool, account: Account, tmp_path: Path
+) -> None:
+    project = Project("valkey", account, tmp_path)
+    # A secret that the person made is used as it is.
+    account.secrets["my-agent/secrets/valkey/sessions"] = "valkeys://"
+    account.secrets |= {"my-agent/PAYMENTS": "own", "my-agent-2/OPENAI_API_KEY": "another project"}
+    account.descriptions["my-agent-2/OPENAI_API_KEY"] = "Created by deploy/up"
+    assert project.up().code == 0
+    updated(project, "vercel-python", session_store="s3", model="bedrock", deploy="agentcore")
+    assert project.run("up").code == 0
+    if is_list_late:
+        account.unlisted = {"my-agent/ANTHROPIC_API_KEY", "my-agent/secrets/valkey/sessions"}
+    ran = project.run("down", "--yes")
+    assert ran.code == 0, ran
+    assert "  the secret my-agent/ANTHROPIC_API_KEY\n" in ran.output
+    assert "my-agent-2" not in ran.output
+    left = ["my-agent/PAYMENTS", "my-agent/secrets/valkey/sessions"]
+    assert account.secrets.keys() == {*left, "my-agent-2/OPENAI_API_KEY"}
+    printed = [it.split(" #")[0] for it in commands_in(ran) if "secretsmanager" in it]
+    assert printed == [f"  aws secretsmanager delete-secret --secret-id {it}" for it in left]
+    account.run(project.path, typed="\n".join(printed), AWS_REGION=REGION)
+    assert account.contents["secrets"].keys() == {"my-agent-2/OPENAI_API_KEY"}
+    assert not any("secretsmanager" in it for it in commands_in(project.run("down", "--yes")))
+
+
+@needs_zip
+@pytest.mark.slow
+def test_down_names_what_an_update_left_outside_the_stack(account: Account, tmp_path: Path) -> None:
+    project = Project("s3", account, tmp_path)
+    assert project.up().code == 0
+    answers = {"long_term_memory": "none", "session_store": "valkey", "deploy": "agentcore"}
+    updated(project, "vercel-typescript", **answers)
+    assert project.run("up").code == 0
+    assert account.remaining.keys() == {"Memory", "Sessions"}
+    ran = project.run("down", "--yes")
+    assert ran.code == 0, ran
+    erase = "\n".join(commands_in(ran))
+    assert account.run(project.path, typed=f"set -e\n{erase}", AWS_REGION=REGION).code == 0
+    assert account.remaining == {}
+
+
+@needs_zip
+@pytest.mark.slow
+def test_a_second_down_names_the_remaining_resources_again(
+    account: Account, tmp_path: Path
+) -> None:
+    project = Project("bedrock", account, tmp_path)
+    assert project.up().code == 0
+    deployed = account.save()
+    account.restore(deployed)
+    wanted = commands_in(project.run("down", "--yes"))
+    assert any("delete-memory" in it for it in wanted)
+    steps = [at for at, it in enumerate(account.calls) if it.words[:3] == ["aws", "s3", "rb"]]
+    account.restore(deployed)
+    (account.fails_at,) = steps
+    refused(project.run("down", "--yes"), "down")
+    assert account.stack is None
+    account.fails_at = -1
+    ran = project.run("down", "--yes")
+    assert ran.code == 0, ran
+    assert commands_in(ran) == wanted
 
 
 def test_down_asks_first(account: Account, tmp_path: Path) -> None:
