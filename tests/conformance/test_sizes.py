@@ -111,8 +111,8 @@ def sent_much(fleet: Fleet, provider: Provider, step: Step) -> tuple[Chat, Reply
     (peak,) = (line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))
     took = f"a ping of {slowest * 1000:.0f} ms, JSON of {calibration * 1000:.0f} ms"
     print(f"{fleet.target.name}: {int(peak) // 1024} MB, {took}")
-    # A ping takes at most three times as long as the calibration. Without a limit on arguments, it
-    # took more than 3 s on an idle machine, where the calibration takes 0.15 s.
+    # A ping takes at most three times as long as the calibration. If strands-typescript parses all
+    # of the arguments (MAX_REPLY_BYTES of 1 GB), a ping takes more than a minute.
     assert slowest < 10 * calibration + 1
     return chat, exchange.reply(), int(peak) / 1024
 
