@@ -31,10 +31,9 @@ def is_sample(test: str, parameters: dict[str, Any]) -> bool:  # noqa: ARG001
 def test_much_from_bedrock_takes_no_process_down(
     fleet: Fleet, provider: Provider, step: Any
 ) -> None:
-    chat, reply, peak, slowest = sent_much(fleet, provider, step)
+    chat, reply, peak = sent_much(fleet, provider, step)
     # botocore reads no message of over 24 MB; the SDK in TypeScript takes any.
     is_refused = "python" in fleet.target.name and isinstance(step[0], str)
     error = "model_failed" if is_refused else "reply_incomplete"
     assert_failed(reply, 502, error, chat.session)
     assert peak < MOST_MEGABYTES
-    assert slowest < 4.0

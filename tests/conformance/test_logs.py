@@ -171,9 +171,10 @@ def test_an_agent_whose_log_nobody_reads_goes_on(target: Target, tmp_path: Path)
                 assert exchange.reply().status == 200
                 if not is_python:
                     process.send_signal(signal.SIGUSR2)
-            spent = cpu_seconds(process.pid)
+            began, spent = time.monotonic(), cpu_seconds(process.pid)
             time.sleep(1)
-            assert cpu_seconds(process.pid) - spent < 0.5
+            spent = cpu_seconds(process.pid) - spent
+            assert spent < (time.monotonic() - began) / 2, "its log keeps it busy"
             process.terminate()
             assert process.wait(PATIENCE) == 0
         finally:

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,10 @@ from tests.memory_collections.projects import (
 CASES = cases()
 FIELD_ERRORS = {"AML-E301", "AML-E302", "AML-E303"}
 
+
+# Four times the text takes 4 times as long in linear time, and 16 times in quadratic time.
+RATIO = 8
+FLOOR = 0.3  # seconds of CPU time
 
 Found = dict[str, list[list[dict[str, object]]]]
 
@@ -126,7 +131,8 @@ def test_the_examples_are_of_each_backend() -> None:
 def test_no_pattern_needs_more_than_linear_time(language: str, render: str) -> None:
     """A quadratic one needs ten seconds and more of CPU time for 100 kB."""
     folders = ["collections", "memory"] if render == "agentcore" else ["collections"]
-    request = {"folders": folders, "texts": hostile_texts(100_000), "seconds": 2}
+    texts = [*zip(hostile_texts(25_000), hostile_texts(100_000), strict=True)]
+    request = {"folders": folders, "texts": texts, "ratio": RATIO, "floor": FLOOR}
     found = run_in_render(language, render, "patterns", request)
     assert found["slow"] == []
     assert found["tried"] > 10
@@ -143,30 +149,43 @@ def hostile_texts(size: int) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_long_description_does_not_keep_check_busy(language: str, tmp_path: Path) -> None:
-    """It took 40 s of CPU time for the first of them; reading the file takes some."""
-    cases = [
-        Case(
-            "",
-            "valkey",
-            [['"Sessions"', "Sessions"], _described(part * (80_000 // len(part.encode())))],
-            [],
-        )
-        for part in ("..", "!.?", "a. ", ". . ", "\u3002")
-    ]
-    projects = [case.write(tmp_path / str(number)) for number, case in enumerate(cases)]
-    found = run_in_render(language, "valkey", "check", projects, cpu_seconds=25)
-    assert [[one["id"] for one in each] for each in found] == [["AML-W222"]] * len(cases)
+    """It took 40 s of CPU time for the first of them."""
+
+    def described(part: str, size: int) -> list[Any]:
+        text = part * (size // len(part.encode()))
+        return [['"Sessions"', "Sessions"], _described(text)]
+
+    parts = ("..", "!.?", "a. ", ". . ", "\u3002")
+    few, many = ([described(part, size) for part in parts] for size in (20_000, 80_000))
+    assert_linear_time(language, tmp_path, few, many, "AML-W222")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_brackets_in_brackets_do_not_keep_check_busy(language: str, tmp_path: Path) -> None:
     """The first took 18 s of CPU time."""
-    texts = ["[" * 16_000 + "]" * 16_000, "[a, " * 8000 + "]" * 8000, "{a: " * 8000]
-    cases = [Case("", "valkey", [["port: 6379", f"port: {text}"]], []) for text in texts]
-    projects = [case.write(tmp_path / str(number)) for number, case in enumerate(cases)]
-    found = run_in_render(language, "valkey", "check", projects, cpu_seconds=8)
-    assert [[one["id"] for one in each] for each in found] == [["AML-E00D"]] * len(cases)
+
+    def nested(depth: int) -> list[list[Any]]:
+        texts = ["[" * depth * 2 + "]" * depth * 2, "[a, " * depth + "]" * depth, "{a: " * depth]
+        return [[["port: 6379", f"port: {text}"]] for text in texts]
+
+    assert_linear_time(language, tmp_path, nested(2000), nested(8000), "AML-E00D")
+
+
+def assert_linear_time(
+    language: str, folder: Path, few: list[list[Any]], many: list[list[Any]], id: str
+) -> None:
+    """Check projects with these edits: each has the finding `id`, and the time is linear.
+
+    The edits in `many` are four times as long as those in `few`.
+    """
+    cases = [Case("", "valkey", edits, []) for edits in (*few, *many)]
+    projects = [case.write(folder / str(number)) for number, case in enumerate(cases)]
+    checked = run_in_render(language, "valkey", "check", projects)
+    assert [[it["id"] for it in one["found"]] for one in checked] == [[id]] * len(cases)
+    spent = [one["seconds"] for one in checked]
+    pairs = zip(spent[: len(few)], spent[len(few) :], strict=True)
+    assert [(short, long) for short, long in pairs if long > RATIO * short + FLOOR] == []
 
 
 def _described(text: str) -> dict[str, object]:

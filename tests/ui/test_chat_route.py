@@ -630,13 +630,17 @@ def test_many_reads_of_a_large_session_leave_time_for_others(fleet: Fleet) -> No
         large = body("large", unique("x" * 850_000))
         large["messages"][0]["id"] = f"m-{at}"
         assert server.send(large, path=PATH).reply().status == 200
-    size = len(server.get(f"{PATH}?id=large").body)
+    began = time.monotonic()
+    (size,) = {len(server.get(f"{PATH}?id=large").body) for _ in range(3)}
+    alone = (time.monotonic() - began) / 3
+    limit = 8 * alone  # 20 reads run at the same time, and leave time for others
     assert size > 6_000_000
     tries: list[float] = []
-    while not tries or (min(tries) >= 1 and len(tries) < 3):  # a busy machine delays a ping, too
+    while not tries or (min(tries) >= limit and len(tries) < 3):  # a busy machine delays a ping
         tries.append(slowest_ping(server, size))
-    print(f"{fleet.target.name}: the slowest ping took {min(tries) * 1000:.0f} ms")
-    assert min(tries) < 1
+    figures = f"a ping took {min(tries) * 1000:.0f} ms, at most {limit * 1000:.0f}"
+    print(f"{fleet.target.name}: {figures}")
+    assert min(tries) < limit
 
 
 def slowest_ping(server: Server, size: int) -> float:
