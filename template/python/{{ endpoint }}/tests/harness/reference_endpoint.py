@@ -42,6 +42,8 @@ def documented(snapshot: dict[str, Any]) -> dict[str, Any]:
 class Endpoint(ThreadingHTTPServer):
     """The endpoint, on a port of this machine; 0 selects a free port."""
 
+    request_queue_size = 128  # agents open many connections at once
+
     def __init__(
         self, port: int = 0, db: str = ":memory:", token: str = "", strict: bool = False
     ) -> None:
