@@ -3,6 +3,8 @@
 
 # The name of the stack and of the ECR repository, and the beginning of the names of secrets.
 name=my-agent
+# shellcheck disable=SC2034 # up and down use it
+created_by_up='Created by deploy/up' # the description of a secret
 dry_run=''
 script=deploy/${0##*/}
 cd "$(dirname "$0")/.." || exit
