@@ -367,6 +367,10 @@ class Account:
             raise RefusalError("ValidationError", "Stack with id my-agent does not exist")
         return self.stack
 
+    @property
+    def _stack_id(self) -> str:
+        return f"arn:aws:cloudformation:{REGION}:{ACCOUNT}:stack/my-agent/{len(self.deleted)}"
+
     def _cloudformation_describe_stacks(self, _command: Command, given: Any) -> Any:
         found = self._found()
         outputs: dict[str, str] = {}
@@ -375,6 +379,7 @@ class Account:
             outputs = {"RuntimeArn": RUNTIME, "RuntimeVersion": version}
         described = {
             "StackName": given["StackName"],
+            "StackId": self._stack_id,
             "CreationTime": NOW,
             "StackStatus": found["status"],
             "Parameters": [
@@ -511,8 +516,7 @@ class Account:
             return
         resources = self._stack_named("my-agent")
         self._keep(self._resources())
-        id = f"arn:aws:cloudformation:{REGION}:{ACCOUNT}:stack/my-agent/{len(self.deleted)}"
-        self.deleted[id] = {
+        self.deleted[self._stack_id] = {
             name: (physical, "DELETE_SKIPPED" if name in self.remaining else "DELETE_COMPLETE")
             for name, (physical, _) in resources.items()
         }

@@ -74,13 +74,13 @@ class Client:
         self.provider.script(prompt, [Drip(round(seconds * 4), 250), "."])
         headers = {SESSION: self.session, KEY: prompt}
         for refused in range(10):
+            response: httpx.Response | None = None
             try:
-                answer = http.stream(
-                    "POST", self.url, headers=headers, json={"prompt": prompt}, timeout=90
-                )
-                with answer as response:
+                body = {"prompt": prompt}
+                with http.stream("POST", self.url, headers=headers, json=body) as response:
                     lines = [*response.iter_lines()]
-            except httpx.ReadError:  # the pod closed a connection that this client has kept
+            except httpx.TransportError:  # the pod closed a connection that this client has kept
+                assert response is None, f"the stream was cut: {prompt}"
                 continue
             if response.status_code == 503:
                 time.sleep(int(response.headers["Retry-After"]))
@@ -100,12 +100,11 @@ class Pod:
     service: Service
     manifest: dict[str, Any]
     ended: threading.Thread | None = None
-    seconds: float = 0
     code: int | None = None
 
     def start(self) -> None:
         wait_for("a ready pod", lambda: self.server.get("/ping").status == 200)
-        self.service.pods.append(self.server.address)
+        self.service.pods = [*self.service.pods, self.server.address]
 
     def terminate(self) -> None:
         """Begin the end of the pod."""
@@ -117,13 +116,12 @@ class Pod:
         (agent,) = self.manifest["containers"]
         hook = agent["lifecycle"]["preStop"]["sleep"]["seconds"]
         time.sleep(LAG)
-        self.service.pods.remove(self.server.address)
+        self.service.pods = [it for it in self.service.pods if it != self.server.address]
         time.sleep(hook - LAG)
         self.server.signal()
         self.code = self.server.exit_code(
             self.manifest["terminationGracePeriodSeconds"] - (time.monotonic() - begin)
         )
-        self.seconds = time.monotonic() - begin
 
 
 @pytest.fixture

@@ -401,7 +401,7 @@ def test_a_judge_without_a_verdict_is_an_error_and_no_failure(
         assert "1 cases, 0 failed, 1 without a verdict" in output
         [case] = ElementTree.parse(evals.folder / "junit.xml").getroot()
         assert [child.tag for child in case] == ["error"]
-    evals.declare(REAL.replace("name: judged\n", "name: judged\n    seconds: 10\n"))
+    evals.declare(REAL.replace("name: judged\n", "name: judged\n    seconds: 30\n"))
     provider.script(asked, [HANG])
     code, output = evals.run("judged", real=True, JUDGE_MODEL=model)
     assert code == 1

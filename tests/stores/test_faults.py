@@ -124,12 +124,14 @@ def test_a_conflict_in_the_drain_is_the_outcome_of_the_turn(
     one = agents.fresh(home, SHUTDOWN_GRACE_SECONDS=1, STORE_TIMEOUT_SECONDS=20)
     chat = Chat(one.server, provider)
     chat.say("One.")
+    beside = on(agents.fresh(home).server, chat)
+    assert beside.server.get("/ping").status == 200
     one.proxy.at_save = "hold request"
     running = chat.start("Two.")
     one.proxy.wait_held()
-    assert on(agents.fresh(home).server, chat).say("Other.").turn == 2
+    assert beside.say("Other.").turn == 2
     one.server.signal()
-    time.sleep(2)  # the grace time ends
+    time.sleep(4)  # the grace time ends
     one.proxy.release.set()
     with suppress(OSError):
         running.reply()

@@ -633,7 +633,7 @@ def test_many_reads_of_a_large_session_leave_time_for_others(fleet: Fleet) -> No
     began = time.monotonic()
     (size,) = {len(server.get(f"{PATH}?id=large").body) for _ in range(3)}
     alone = (time.monotonic() - began) / 3
-    limit = 8 * alone  # 20 reads run at the same time, and leave time for others
+    limit = 8 * alone + 0.5  # 20 reads run at the same time, and leave time for others
     assert size > 6_000_000
     tries: list[float] = []
     while not tries or (min(tries) >= limit and len(tries) < 3):  # a busy machine delays a ping

@@ -14,7 +14,7 @@ const FILES = ['.env', '.mcp.json']
 // The variable with the file descriptor that passes sessions to the next child. The file has no
 // name, so it disappears with these processes.
 const SESSIONS_FD = 'RELOAD_FD'
-/** The variable with the process id of `serve --reload`. */
+// The variable with the process id of `serve --reload`.
 const PARENT_PID = 'RELOAD_PID'
 
 /** Serve until a signal arrives; restart after a change in `folder`. */

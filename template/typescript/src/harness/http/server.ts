@@ -123,7 +123,7 @@ export function createApp(runtime: ServedRuntime, ownRoutes: Routes): RequestLis
   const inner = last.reduceRight(wrap, withErrorResponses(respond))
   const app = withErrorResponses(others.reduceRight(wrap, withErrorResponses(inner)))
   return (request, response) => {
-    // The client of a closed connection reaches a replica.
+    // With its next connection, the client reaches a replica.
     if (runtime.turns.isDraining) response.setHeader('Connection', 'close')
     return handleCors(request, response) || app(request, response)
   }

@@ -31,6 +31,7 @@ HARNESS = __name__.removesuffix(".http.serve")
 
 def run_server(app: AgentApp) -> None:
     """Serve until a signal arrives."""
+    is_orphan = watch_parent()
     for name in (Project.package.name, HARNESS):
         logging.getLogger(name).setLevel("INFO")
     settings, findings = app.read_settings()
@@ -38,7 +39,7 @@ def run_server(app: AgentApp) -> None:
     runtime = start_runtime(app, settings, findings)
     with asyncio.Runner() as runner:
         survive_late_errors(runner.get_loop())
-        serving = runner.get_loop().create_task(_serve(runtime))
+        serving = runner.get_loop().create_task(_serve(runtime, is_orphan))
         try:
             while not serving.done():
                 try:
@@ -89,7 +90,7 @@ class _Server(uvicorn.Server):
         self.loop.call_soon_threadsafe(self.signalled.set)
 
     def close_connections(self) -> None:
-        """Close each connection after its next response: its client then reaches a replica."""
+        """Close a connection after the next request on it: its client then reaches a replica."""
         # The server renews the default headers each second, from those of its configuration.
         for headers in (self.server_state.default_headers, self.config.encoded_headers):
             headers.append((b"connection", b"close"))
@@ -103,9 +104,8 @@ class _Server(uvicorn.Server):
         return await super().on_tick(counter)
 
 
-async def _serve(runtime: Runtime) -> None:
+async def _serve(runtime: Runtime, is_orphan: Callable[[], bool]) -> None:
     settings = runtime.settings
-    is_orphan = watch_parent()
     app = create_app(runtime)
     listener = listen(settings)
     await runtime.open()

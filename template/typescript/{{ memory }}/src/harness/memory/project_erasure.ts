@@ -4,8 +4,7 @@
 // and records in namespaces without {projectId}, may belong to any of them.
 
 import { CannotList, forEach, type Stock, unerasable } from '../collections/erasure.ts'
-import { describe } from '../log.ts'
-import { type Memory, type MemoryCollection, MemoryUnavailable } from './base.ts'
+import { locateFailure, type Memory, type MemoryCollection, MemoryUnavailable } from './base.ts'
 import { LocalMemory } from './local.ts'
 import { ROOT, segmentsOf } from './namespaces.ts'
 import type { MemoryPolicy } from './policy.ts'
@@ -107,7 +106,7 @@ export function ownStoreStocks(policy: MemoryPolicy, projectId: string | null): 
     const stores = policy.ownStores({ actor: 'erase-project', sessionId: '', projectId })
     names = stores.filter(({ writable }) => writable).map(({ name }) => name)
   } catch (error) {
-    names = [`unknown: ${describe(error)}`]
+    names = [`unknown: ${locateFailure(error)}`]
   }
   return names.map((name) => unerasable('data', `store ${name} of own_memory`, NO_ERASE))
 }

@@ -283,7 +283,7 @@ export class ValkeyStore implements DurableStore {
 
   /** Return keys for more data of a session; a cluster keeps them on one node. */
   keysBeside(sessionId: string, ...names: string[]): string[] {
-    // A cluster chooses the node by what stands between the braces.
+    // A cluster chooses the node by the text between the braces.
     const tag = segmentOf(sessionId)
     return names.map((name) => `${this.#prefix}{${tag}}:${name}${this.#suffix}`)
   }

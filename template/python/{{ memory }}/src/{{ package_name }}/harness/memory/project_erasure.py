@@ -10,8 +10,7 @@ from enum import IntEnum, auto
 from functools import partial
 
 from ..collections.erasure import CannotList, Stock, for_each, unerasable
-from ..log import describe
-from .base import Memory, MemoryCollection, MemoryUnavailable
+from .base import Memory, MemoryCollection, MemoryUnavailable, locate_failure
 from .local import LocalMemory
 from .namespaces import PLACEHOLDER, ROOT, Who
 from .policy import MemoryPolicy
@@ -106,7 +105,7 @@ def own_store_stocks(policy: MemoryPolicy, project_id: str | None) -> list[Stock
     try:
         names = [it.name for it in policy.own_stores(identity) if getattr(it, "writable", False)]
     except Exception as error:  # noqa: BLE001 (owner's code)
-        names = [f"unknown: {describe(error)}"]
+        names = [f"unknown: {locate_failure(error)}"]
     return [unerasable("data", f"store {name} of own_memory", NO_ERASE) for name in names]
 
 

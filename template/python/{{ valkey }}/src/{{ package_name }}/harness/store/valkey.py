@@ -301,7 +301,7 @@ class ValkeyStore:
 
     def keys_beside(self, session_id: str, *names: str) -> list[str]:
         """Return keys for more data of a session; a cluster keeps them on one node."""
-        # A cluster chooses the node by what stands between the braces.
+        # A cluster chooses the node by the text between the braces.
         tag = segment_of(session_id)
         return [f"{self._prefix}{{{tag}}}:{name}{self._suffix}" for name in names]
 

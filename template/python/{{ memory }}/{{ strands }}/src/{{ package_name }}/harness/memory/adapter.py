@@ -121,11 +121,11 @@ class GuardedStore(sdk.MemoryStore):
                 bounded = sdk.SearchOptions(max_search_results=limit)
                 return await self.store.search(query[-MAX_QUERY_CHARS:], bounded)
         except TimeoutError:
-            reason = located = f"no answer within {self._seconds} s"
+            reason = message = f"no answer within {self._seconds} s"
         except Exception as error:  # noqa: BLE001 (the turn continues after any error)
             reason = describe_failure(error)
-            located = locate_failure(error)
-        log.warning("could not search store %s: %s", self.name, located)
+            message = locate_failure(error)
+        log.warning("could not search store %s: %s", self.name, message)
         failures[self.name] = reason
         return []
 
