@@ -1,5 +1,7 @@
 """SIGTERM: running turns finish, new ones are refused, and the process ends in time with 0."""
 
+import http.client
+import json
 import signal
 import socket
 import subprocess
