@@ -72,7 +72,7 @@ class Client:
         prompt = f"Turn {len(self.prompts) + 1} of {self.session}"
         seconds = random.uniform(*STREAMS)
         self.provider.script(prompt, [Drip(round(seconds * 4), 250), "."])
-        headers = {SESSION: self.session, KEY: prompt}
+        headers = {SESSION: self.session, KEY: prompt.replace(" ", "-")}
         for refused in range(10):
             response: httpx.Response | None = None
             try:
