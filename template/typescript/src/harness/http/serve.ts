@@ -61,6 +61,8 @@ async function run(runtime: Runtime, routes: Routes, isOrphan: () => boolean): P
   for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {})
   surviveLateErrors()
   await signalled
+  // With its next connection, a client reaches a replica.
+  setInterval(() => server.closeIdleConnections(), 100).unref()
   await turns.drain(shutdownGraceSeconds)
   await runtime.close()
   handOver()

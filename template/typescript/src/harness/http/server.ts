@@ -122,11 +122,7 @@ export function createApp(runtime: ServedRuntime, ownRoutes: Routes): RequestLis
   const others = runtime.capabilities.filter(({ wrapsLast }) => !wrapsLast)
   const inner = last.reduceRight(wrap, withErrorResponses(respond))
   const app = withErrorResponses(others.reduceRight(wrap, withErrorResponses(inner)))
-  return (request, response) => {
-    // With its next connection, the client reaches a replica.
-    if (runtime.turns.isDraining) response.setHeader('Connection', 'close')
-    return handleCors(request, response) || app(request, response)
-  }
+  return (request, response) => handleCors(request, response) || app(request, response)
 }
 
 /** Return a function that checks a request, then calls the handler. */

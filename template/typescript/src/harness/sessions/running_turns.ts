@@ -19,25 +19,14 @@ export class Turns {
 
   #checkRoom(): void {
     if (this.isDraining) throw new AgentError('draining')
-    this.#checkReads()
-  }
-
-  #checkReads(): void {
     if (this.tasks.size + this.#reads >= this.#maxTurns) throw new AgentError('server_busy')
   }
 
-  /**
-   * Count a read of a body or a session as a turn. Throws the errors of `start`.
-   *
-   * `draining` comes after the read: most clients read the response only after they have sent the
-   * body.
-   */
+  /** Count a read of a body or a session as a turn. Throws the errors of `start`. */
   async reading<T>(read: () => Promise<T>): Promise<T> {
-    this.#checkReads()
+    this.#checkRoom()
     this.#reads++
-    const result = await read().finally(() => this.#reads--)
-    if (this.isDraining) throw new AgentError('draining')
-    return result
+    return read().finally(() => this.#reads--)
   }
 
   /**

@@ -90,10 +90,13 @@ class _Server(uvicorn.Server):
         self.loop.call_soon_threadsafe(self.signalled.set)
 
     def close_connections(self) -> None:
-        """Close a connection after the next request on it: its client then reaches a replica."""
-        # The server renews the default headers each second, from those of its configuration.
-        for headers in (self.server_state.default_headers, self.config.encoded_headers):
-            headers.append((b"connection", b"close"))
+        """Close idle connections now and others after their response.
+
+        With its next connection, a client reaches a replica.
+        """
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, Connection) and connection.cycle:
+                connection.shutdown()
 
     async def on_tick(self, counter: int) -> bool:
         if self.is_orphan():

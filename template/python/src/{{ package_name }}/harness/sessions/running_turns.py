@@ -25,19 +25,13 @@ class Turns:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Count a read of a body or a session as a turn. Raises the errors of `start`.
-
-        `draining` comes after the read: most clients read the response only after they have sent
-        the body.
-        """
-        self._check_reads()
+        """Count a read of a body or a session as a turn. Raises the errors of `start`."""
+        self._check_room()
         self._reads += 1
         try:
             yield
         finally:
             self._reads -= 1
-        if self.is_draining:
-            raise AgentError("draining")
 
     def start(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
         """Run a turn, or end a session.
@@ -61,9 +55,6 @@ class Turns:
     def _check_room(self) -> None:
         if self.is_draining:
             raise AgentError("draining")
-        self._check_reads()
-
-    def _check_reads(self) -> None:
         if len(self.tasks) + self._reads >= self._max_turns:
             raise AgentError("server_busy")
 
