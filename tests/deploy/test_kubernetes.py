@@ -36,6 +36,14 @@ def documents(target: str, store: str, **answers: str) -> dict[str, Any]:
     return {one["kind"]: one for one in yaml.safe_load_all(text)}
 
 
+def home_of(target: str, folder: Path, stack: ExitStack) -> Home:
+    """The home of agents for Kubernetes that share a Valkey."""
+    base = next(it for it in TARGETS if it.name == target)
+    answers = (("model", "openai-compatible"), ("deploy", "kubernetes"))
+    backing = Backing(folder / "backing", stack)
+    return Home(replace(base, variant=target, answers=answers), backing, folder, "valkey")
+
+
 @pytest.fixture
 def stack() -> Iterator[ExitStack]:
     with ExitStack() as stack:
@@ -105,10 +113,7 @@ def test_an_autoscaler_sees_the_turns(
     tmp_path: Path,
     stack: ExitStack,
 ) -> None:
-    base = next(it for it in TARGETS if it.name == target)
-    answers = (("model", "openai-compatible"), ("deploy", "kubernetes"))
-    backing = Backing(tmp_path / "backing", stack)
-    home = Home(replace(base, variant=target, answers=answers), backing, tmp_path, "valkey")
+    home = home_of(target, tmp_path, stack)
     given = {**home.store.environment(home.store.address), "API_TOKEN": "sesame"}
     server = Server(home.target, home.folder, provider.origin, given)
     try:

@@ -4,27 +4,22 @@ import random
 import threading
 import time
 import uuid
-from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-import yaml
 
 from tests.conformance.client import KEY, SESSION
 from tests.conformance.conftest import provider  # noqa: F401 (a fixture)
 from tests.conformance.provider import Provider
 from tests.conformance.server import Server
 from tests.conformance.steps import Drip
-from tests.conformance.targets import TARGETS
-from tests.installed import rendered
-from tests.stores.agents import Home
+from tests.deploy.test_kubernetes import LANGUAGES, documents, home_of, stack  # noqa: F401 (a fixture)
 from tests.stores.proxy import Proxy
 from tests.stores.servers import Address, wait_for
-from tests.stores.stores import Backing
 
 pytestmark = [pytest.mark.full, pytest.mark.slow, pytest.mark.timeout(600)]
 CLIENTS = 10
@@ -124,28 +119,15 @@ class Pod:
         )
 
 
-@pytest.fixture
-def stack() -> Iterator[ExitStack]:
-    with ExitStack() as stack:
-        yield stack
-
-
-@pytest.mark.parametrize("target", ["strands-python", "vercel-typescript"])
+@pytest.mark.parametrize("target", LANGUAGES)
 def test_a_rollout_loses_no_turn(
     target: str,
     provider: Provider,  # noqa: F811
     tmp_path: Path,
-    stack: ExitStack,
+    stack: ExitStack,  # noqa: F811
 ) -> None:
-    base = next(it for it in TARGETS if it.name == target)
-    answers = (("model", "openai-compatible"), ("deploy", "kubernetes"))
-    backing = Backing(tmp_path / "backing", stack)
-    home = Home(replace(base, variant=target, answers=answers), backing, tmp_path, "valkey")
-    text = (rendered(target, session_store="valkey", deploy="kubernetes") / "deploy").joinpath(
-        "kubernetes.yaml"
-    )
-    documents = yaml.safe_load_all(text.read_text())
-    (manifest,) = [it["spec"]["template"]["spec"] for it in documents if it["kind"] == "Deployment"]
+    home = home_of(target, tmp_path, stack)
+    manifest = documents(target, "valkey")["Deployment"]["spec"]["template"]["spec"]
     (agent,) = manifest["containers"]
     given = {it["name"]: it["value"] for it in agent["env"]}
     variables = {
